@@ -15,7 +15,7 @@ from lesion.activations.hidden_states import hidden_states
 from lesion.activations.readout import readout
 from lesion.edits.edit import Scale
 from lesion.statistics.shape import shape
-from lesion.studies.drift.clustering import Settings, drift
+from lesion.studies.drift.measurement import Settings, drift
 from lesion.studies.effects.measurement import Measured, Text, measure
 from lesion.studies.patching.passes import Pair, Patch, Place, patched, read
 from truth_case import Case, Report

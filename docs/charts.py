@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from lesion.report import drawing, plots, theme
-from lesion.report.forms import WHOLE_POINTS as POINTS
+from lesion.report.values import WHOLE_POINTS as POINTS
 
 DOCS = Path(__file__).parent
 KINDS = {"0.0": "zero", "mean": "mean", "position": "position", "resample": "resample"}

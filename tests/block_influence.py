@@ -21,11 +21,10 @@ from lesion.core.study_file import OneModel, Questions
 from lesion.core.values import Summary
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import decimals
 from lesion.report.marks import Profile
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, subject
-from lesion.report.values import Estimate
+from lesion.report.values import Estimate, decimals
 from lesion.statistics.contrasts import mean
 from lesion.tasks.prompts import encode
 

@@ -13,7 +13,7 @@ from lesion.atomic import replace
 from lesion.core.lock import FolderLock
 from lesion.errors import LesionError, UsageError
 from lesion.outputs import KINDS, MARK, clear_leftovers, default_folder, kind_of, own, refuse_another_kind, refuse_links
-from lesion.report.files import writing
+from lesion.report.publishing import writing
 
 needs_links = pytest.mark.skipif(os.name != "posix", reason="makes links and pipes as POSIX has them")
 

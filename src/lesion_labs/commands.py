@@ -54,7 +54,7 @@ def lineage(
     """
     refuse_stage(stage)
     from lesion.cli.terminal import Bar
-    from lesion_labs.lineage import family as families
+    from lesion_labs.lineage import members as families
     from lesion_labs.lineage.shipping import table
 
     with Bar() as bar:

@@ -56,7 +56,7 @@ def test_ctrl_c_leaves_with_130_and_says_what_is_kept(ours, capsys, checkpoint, 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    place = "studies.isolation.activation_cache.observe" if ours == "isolate" else "core.inference.answer_cells"
+    place = "studies.isolation.selections.observe" if ours == "isolate" else "core.inference.answer_cells"
     monkeypatch.setattr(f"lesion.{place}", interrupted)
     command = isolating if ours == "isolate" else evaluating
     done = lesion(capsys, *command(checkpoint, data, tmp_path / "out"))

@@ -6,8 +6,8 @@ from commandline import write
 from lesion.core.apart import Used, draw_apart
 from lesion.core.study_file import Questions
 from lesion.errors import UsageError
-from lesion.studies.isolation.activation_cache import draw_texts
 from lesion.studies.isolation.run import draw_items
+from lesion.studies.isolation.selections import draw_texts
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.tasks.catalogue import calibration_items, draw, find
 from lesion.tasks.item_clusters import shown, value

@@ -11,7 +11,7 @@ from oracle import Listener
 import lesion
 from commandline import questions
 from lesion.core import cells
-from lesion.studies.drift.clustering import Measured, Settings, drift
+from lesion.studies.drift.measurement import Measured, Settings, drift
 from spooling import spooled
 from tiny import model
 

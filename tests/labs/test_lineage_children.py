@@ -23,7 +23,7 @@ from lesion.tasks.primer import document
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Verdict
 from lesion_labs.lineage import base as bases
-from lesion_labs.lineage import family, lessons, members, shipping
+from lesion_labs.lineage import lessons, members, shipping
 from lesion_labs.lineage import tokenizer as tokenizers
 from lesion_labs.lineage.base import FAMILIES, Recipe, blank
 from lesion_labs.lineage.checkpoints import write
@@ -58,7 +58,7 @@ def quick(monkeypatch):
     for module in (members, lessons):
         monkeypatch.setattr(module, "find", lambda name: replace(find(name), max_new_tokens=6))
     monkeypatch.setattr(
-        family,
+        members,
         "RECIPES",
         {
             "instruct": lambda seed: Instruct(seed=seed, **QUICK),
@@ -126,7 +126,7 @@ def test_an_instruct_child_is_a_model_in_chat_form_with_a_card_of_what_was_measu
 def test_a_bundled_recipe_learns_each_skill_and_says_what_it_asks_of_the_training():
     assert Instruct().shares == SHARES
     assert Instruct().steps * Instruct().rows >= Instruct().questions  # each question is used
-    assert lessons.RECIPES.keys() == set(family.STAGES) - {"base"}
+    assert lessons.RECIPES.keys() == set(members.STAGES) - {"base"}
 
 
 # -- gains
@@ -209,19 +209,19 @@ def test_an_interrupted_stage_ends_with_the_same_weights_bit_for_bit(stage, pare
     for name in ("supervise", "reinforce"):
         monkeypatch.setattr(members, name, partial(getattr(members, name), every=1))
     uninterrupted = Told()
-    whole = family.train(planted(tmp_path / "whole", parent), stage, device="cpu", watcher=uninterrupted)
+    whole = members.train(planted(tmp_path / "whole", parent), stage, device="cpu", watcher=uninterrupted)
     whole_steps = uninterrupted.counts["steps"]
     stopped = {"instruct": 2, "rlvr": 2, "distill": 5}[stage]  # of the distilled, 3 are the teacher's
     broken = planted(tmp_path / "broken", parent)
     with pytest.raises(KeyboardInterrupt):
-        family.train(broken, stage, device="cpu", watcher=Told("steps", stopped))
+        members.train(broken, stage, device="cpu", watcher=Told("steps", stopped))
     assert not (broken / stage / "model").exists()
     told = Told()
-    (folder,) = family.train(broken, stage, device="cpu", watcher=told)
+    (folder,) = members.train(broken, stage, device="cpu", watcher=told)
     assert told.counts["steps"] == whole_steps - stopped  # what was done is not done again
     assert weights(folder) == weights(whole[0])
     again = Told()
-    assert family.train(broken, stage, device="cpu", watcher=again) == [folder]
+    assert members.train(broken, stage, device="cpu", watcher=again) == [folder]
     assert any("is there already" in note for note in again.notes)
     assert not again.counts
 
@@ -232,10 +232,10 @@ def test_the_command_trains_all_children_of_a_base_and_tells_a_table_of_them(cap
     out = planted(tmp_path / "family", parent)
     done = lesion(capsys, "lab", "lineage", "--stage", "all", "--out", out, "--device", "cpu")
     assert done.code == 0, done.err
-    for stage in family.STAGES:
+    for stage in members.STAGES:
         assert f"{out / stage / 'model'}\n" in done.out
         assert f"| llama-{stage} |" in done.out
-    assert [facts["stage"] for facts in family.finished(out)] == list(family.STAGES)
+    assert [facts["stage"] for facts in members.finished(out)] == list(members.STAGES)
     assert "llama-rlvr is not shown to be better at arithmetic than its parent" in " ".join(done.err.split())
     assert "is not shown to be better" in (out / "rlvr" / "model" / "README.md").read_text()
     taught = json.loads((out / "distill" / "model" / "training.json").read_text())["data"]
@@ -244,9 +244,9 @@ def test_the_command_trains_all_children_of_a_base_and_tells_a_table_of_them(cap
 
 def test_another_recipe_or_parent_does_not_go_on_in_a_finished_folder(parent, tmp_path):
     out = planted(tmp_path / "family", parent)
-    family.train(out, "instruct", device="cpu")
+    members.train(out, "instruct", device="cpu")
     with pytest.raises(LesionError, match="another --out"):
-        family.train(out, "instruct", seed=4, device="cpu")
+        members.train(out, "instruct", seed=4, device="cpu")
 
 
 def test_a_child_without_a_base_says_where_one_may_come_from(capsys, tmp_path):
@@ -258,8 +258,8 @@ def test_a_child_without_a_base_says_where_one_may_come_from(capsys, tmp_path):
 
 def test_the_bundled_base_is_taken_for_seed_0_and_that_is_said(tmp_path, monkeypatch):
     told, asked = Told(), []
-    monkeypatch.setattr(family, "train_child", lambda parent, *_, **__: asked.append(parent) or tmp_path)
-    family.train(tmp_path / "out", "instruct", device="cpu", watcher=told)
+    monkeypatch.setattr(members, "train_child", lambda parent, *_, **__: asked.append(parent) or tmp_path)
+    members.train(tmp_path / "out", "instruct", device="cpu", watcher=told)
     assert asked[0].fingerprint == load("bundled:llama-base").fingerprint
     assert any("bundled:llama-base" in note for note in told.notes)
 

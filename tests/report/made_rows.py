@@ -1,8 +1,7 @@
 """Rows made for tests: two models on two tasks, a number per block, some of it missing."""
 
-from lesion.report.forms import POINTS, SHARE, ByUnit, decimals
 from lesion.report.rows import Row, Rows, column, derived
-from lesion.report.values import Estimate
+from lesion.report.values import POINTS, SHARE, ByUnit, Estimate, decimals
 
 
 class MadeTask(Row):

@@ -7,11 +7,10 @@ from made_rows import block, made, task
 from page_checks import HOSTILE
 
 from lesion.report import drawing, theme
-from lesion.report.forms import decimals
 from lesion.report.marks import Bars, Curves, Map, Mark, Points, Profile
 from lesion.report.rows import Row, Rows, column, columns_of, flat
 from lesion.report.table import Table
-from lesion.report.values import Estimate, Mean
+from lesion.report.values import Estimate, Mean, decimals
 
 
 class Place(Row):

@@ -10,12 +10,10 @@ from rich.console import Console
 
 from lesion.report import wording
 from lesion.report.blocks import Page, Section
-from lesion.report.files import spreadsheet
-from lesion.report.forms import ByUnit, Form, decimals
-from lesion.report.publishing import html
+from lesion.report.publishing import html, spreadsheet
 from lesion.report.rows import Row, Rows, column, columns_of, derived, flat, shown_of, subject, text_of, value_of
 from lesion.report.table import Table, Wide
-from lesion.report.values import Estimate
+from lesion.report.values import ByUnit, Estimate, Form, decimals
 
 
 def headings(shown: Rows) -> list[str]:

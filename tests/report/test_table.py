@@ -13,10 +13,9 @@ from rich.console import Console
 from lesion.report import table as module
 from lesion.report import wording
 from lesion.report.blocks import Page, Section
-from lesion.report.files import spreadsheet
-from lesion.report.forms import decimals, plain
-from lesion.report.publishing import html
+from lesion.report.publishing import html, spreadsheet
 from lesion.report.table import Column, Table, Wide, plain_columns, terminal_table
+from lesion.report.values import decimals, plain
 
 FRAME = pd.DataFrame(
     {

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.report import wording
-from lesion.report.forms import FIGURES, POINTS, SHARE, WHOLE_SHARE
+from lesion.report.values import FIGURES, POINTS, SHARE, WHOLE_SHARE
 
 
 def plain(text: str) -> str:

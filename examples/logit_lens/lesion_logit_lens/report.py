@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from lesion.core.result import StudyResult
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import SHARE
 from lesion.report.marks import Curves
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, subject
+from lesion.report.values import SHARE
 from lesion_logit_lens.study import LensLayer, LensSummary, LensTask
 
 ABOUT = "Layer 0 is what enters block 0, layer l the output of block l − 1; the last layer is the model as it is."

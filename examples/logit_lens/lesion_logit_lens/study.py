@@ -12,9 +12,8 @@ from lesion.core.method import Method
 from lesion.core.options import EXTENDABLE, kind_key
 from lesion.core.study_file import OneModel, Questions
 from lesion.core.values import Summary
-from lesion.report.forms import SHARE, decimals
 from lesion.report.rows import Row, column
-from lesion.report.values import Estimate
+from lesion.report.values import SHARE, Estimate, decimals
 from lesion.statistics.paired import wilson
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ def report(
 
     refuse_no_folder(folder)
     from lesion.registry import recall
-    from lesion.report.files import received
+    from lesion.report.publishing import received
 
     with received(folder):
         show(recall(folder), every=every)

@@ -7,9 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 from lesion.report import wording
-from lesion.report.forms import POINTS
 from lesion.report.rows import Row, column
-from lesion.report.values import Estimate, Value
+from lesion.report.values import POINTS, Estimate, Value
 
 if TYPE_CHECKING:  # needs numpy, as whoever has differences does
     import numpy as np

@@ -19,9 +19,8 @@ from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.engines.engine import Decoding, Engine, Request
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
-from lesion.report.forms import SHARE, decimals
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import Estimate, Value
+from lesion.report.values import SHARE, Estimate, Value, decimals
 from lesion.statistics.paired import wilson
 from lesion.tasks.given import HEAD as GIVEN
 from lesion.tasks.harness.task import Harness

@@ -19,9 +19,8 @@ from lesion.edits.place import Unit
 from lesion.errors import LesionError, UsageError
 from lesion.files import stored_object
 from lesion.plain import short
-from lesion.report.forms import decimals
 from lesion.report.rows import Row, column
-from lesion.report.values import Estimate, Value
+from lesion.report.values import Estimate, Value, decimals
 from lesion.report.wording import UNIT_NAMES
 
 SUMMARY = "summary.json"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lesion.report import wording
 from lesion.report.blocks import Check
-from lesion.report.forms import WHOLE_SHARE
+from lesion.report.values import WHOLE_SHARE
 from lesion.tasks.given import HEAD as GIVEN
 
 FEW = 10

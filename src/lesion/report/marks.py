@@ -24,7 +24,6 @@ from typing_extensions import override
 
 from lesion.report import plots, theme, wording
 from lesion.report.blocks import Figure, Panel, Series
-from lesion.report.forms import Form, unknown
 from lesion.report.names import NO_NAMES, Names
 from lesion.report.plots import Axis, ratio_axis
 from lesion.report.rows import (
@@ -39,7 +38,7 @@ from lesion.report.rows import (
     unit_of,
     value_of,
 )
-from lesion.report.values import Estimate, Mean
+from lesion.report.values import Estimate, Form, Mean, unknown
 
 OPENED = ("model", "task", "edit")
 """Fields by which a click on a mark opens the answers behind it."""

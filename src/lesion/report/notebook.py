@@ -14,8 +14,8 @@ from lesion.markup import CELL, HEADLINE, QUIET, TABLE, boxed, line, seen
 from lesion.report import drawing, wording
 from lesion.report.blocks import Figure
 from lesion.report.figures import Drawing
-from lesion.report.forms import decimals, plain
 from lesion.report.table import Column, Table
+from lesion.report.values import decimals, plain
 
 MOST_ROWS, MOST_COLUMNS, MOST_PANELS, MOST_SENTENCES, MOST_NOTES = 12, 10, 2, 3, 3
 """Of a table, of a figure, of the findings and of the notes; the report has them all."""

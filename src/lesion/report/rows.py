@@ -15,9 +15,8 @@ from pydantic import Field
 from pydantic_core import PydanticUndefined
 
 from lesion.report import wording
-from lesion.report.forms import WHOLE_SHARE, ByUnit, Form, Write, plain, unknown
 from lesion.report.names import Names
-from lesion.report.values import Estimate, Mean, Value
+from lesion.report.values import WHOLE_SHARE, ByUnit, Estimate, Form, Mean, Value, Write, plain, unknown
 
 
 @dataclass(frozen=True)

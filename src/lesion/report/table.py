@@ -19,10 +19,9 @@ from rich.text import Text
 
 from lesion.plain import plain as one_line
 from lesion.report import wording
-from lesion.report.forms import ByUnit, Write, plain, unknown
 from lesion.report.names import Names
 from lesion.report.rows import Rows, Shown, flat
-from lesion.report.values import Estimate, Mean
+from lesion.report.values import ByUnit, Estimate, Mean, Write, plain, unknown
 
 MOST_COLUMNS = 12
 """Of `Table.essential`."""

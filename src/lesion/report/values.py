@@ -1,16 +1,22 @@
-"""Values of results: frozen, typed, written as JSON and read back; a number that is not finite is None."""
+"""Values of results, frozen, typed, written as JSON and read back, and forms: how a number is written for people.
+
+A number that is not finite is None. A form is the one place that writes a value with its interval, in a sentence
+(`83.0 % [79.1, 88.2]`), in a cell of a table (`83.0 [79.1, 88.2]`) and at a mark of a chart.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from lesion.report import wording
 from lesion.reprs import brief, described
 
-if TYPE_CHECKING:  # they take long to load
+if TYPE_CHECKING:
     import numpy as np
 
     from lesion.statistics.paired import Contrast
@@ -104,3 +110,105 @@ class Mean(Value):
 
         mean = known(float(np.mean(values)))
         return None if mean is None else cls(mean=mean, std=float(np.std(values, ddof=1)) if len(values) > 1 else None)
+
+
+Write = Callable[[Any], str]
+
+
+def unknown(value: Any) -> bool:
+    """Whether a value is missing: None, NaN or pandas' NA."""
+    return value is None or str(value) == "<NA>" or (isinstance(value, float) and math.isnan(value))
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a number is written.
+
+    Attributes:
+        digits: after the point; with `significant`, significant ones.
+        per: what the number is multiplied by: 100 for a share that is written in percent.
+        unit: behind a number in a sentence, and in the heading of a column.
+        signed: whether a number above 0 has its sign.
+    """
+
+    digits: int = 2
+    per: float = 1.0
+    unit: str = ""
+    signed: bool = False
+    significant: bool = False
+
+    def __call__(self, value: Any) -> str:
+        """The number without its unit; a dash where it is missing."""
+        if unknown(value):
+            return wording.DASH
+        text = self._digits(abs(self.per * value))
+        if not text.strip("0."):
+            return text
+        return f"{wording.MINUS}{text}" if value < 0 else f"+{text}" if self.signed else text
+
+    def interval(self, low: float | None, high: float | None) -> str:
+        """`[79.1, 88.2]`; empty where it is missing. Whole numbers are rounded outward: the value lies within."""
+        if unknown(low) or unknown(high) or low is None or high is None:
+            return ""
+        if self.digits == 0 and not self.significant:
+            low, high = math.floor(self.per * low + 1e-9) / self.per, math.ceil(self.per * high - 1e-9) / self.per
+        return f"[{self(low)},{wording.SPACE}{self(high)}]"
+
+    def cell(self, value: float | None, low: float | None = None, high: float | None = None) -> str:
+        """`83.0 [79.1, 88.2]`."""
+        return f"{self(value)} {self.interval(low, high)}".rstrip()
+
+    def spread(self, value: Mean) -> str:
+        """`0.512 ± 0.010`; of a single run `0.512`."""
+        return self(value.mean) if value.std is None else f"{self(value.mean)} ± {self._digits(self.per * value.std)}"
+
+    def text(self, value: float | Estimate | Mean | None, interval: bool = True) -> str:
+        """A number in a sentence: `83.0 %`, and of an estimate with its interval, `83.0 % [79.1, 88.2]`."""
+        if isinstance(value, Mean):
+            return f"{self.spread(value)}{f'{wording.SPACE}{self.unit}' * bool(self.unit)}"
+        low, high = (value.low, value.high) if isinstance(value, Estimate) and interval else (None, None)
+        number = value.value if isinstance(value, Estimate) else value
+        unit = f"{wording.SPACE}{self.unit}" if self.unit and not unknown(number) else ""
+        return f"{self(number)}{unit} {self.interval(low, high)}".rstrip()
+
+    def _digits(self, size: float) -> str:
+        return wording.figures(size, self.digits) if self.significant else f"{size:.{self.digits}f}"
+
+
+SHARE = Form(1, 100.0, "%")
+"""A share of 1 in percent."""
+POINTS = Form(1, 100.0, "points")
+"""A difference of two shares in percentage points."""
+WHOLE_POINTS = Form(0, 100.0, "points")
+CHANGE = Form(1, 100.0, "points", signed=True)
+"""A gain or loss in percentage points, with its sign."""
+NATS = Form(2, unit="nats", signed=True)
+FIGURES = Form(4, significant=True)
+"""Four significant digits."""
+WHOLE_SHARE = Form(0, 100.0, "%")
+"""A share of 1 in whole percent, for sentences."""
+
+
+@dataclass(frozen=True)
+class ByUnit:
+    """Forms of a number whose unit differs from row to row: the row's field `unit` says which."""
+
+    forms: Mapping[str, Form]
+
+    def __call__(self, value: Any) -> str:
+        """The number as it is, where no row says its unit."""
+        return plain(value)
+
+
+def decimals(digits: int, unit: str = "", *, signed: bool = False) -> Form:
+    """A number with so many digits after the point."""
+    return Form(digits, unit=unit, signed=signed)
+
+
+def plain(value: Any) -> str:
+    """A value as it is; a dash where it is missing."""
+    if unknown(value):
+        return wording.DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -11,10 +11,10 @@ from lesion.core.result import StudyResult
 from lesion.report import wording
 from lesion.report.blocks import Check
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import SHARE, decimals
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
+from lesion.report.values import SHARE, decimals
 from lesion_labs.memory.result import LOSS, FirstStep, KeptPart, MemorySummary, Moment, Power, Size
 
 SIDES = {

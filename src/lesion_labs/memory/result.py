@@ -10,9 +10,8 @@ import numpy as np
 
 from lesion.core.values import Summary
 from lesion.report import wording
-from lesion.report.forms import SHARE, decimals
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import Estimate, Fields, Number, Value
+from lesion.report.values import SHARE, Estimate, Fields, Number, Value, decimals
 from lesion_labs.memory.study import MemoryStudy
 
 Side = Literal["top", "between", "bottom", "tied", "absent"]

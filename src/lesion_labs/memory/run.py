@@ -10,11 +10,21 @@ from lesion.core.store import refuse_another
 from lesion.core.values import read_summary
 from lesion.progress import Silent, Watcher
 from lesion_labs.memory import orthonormal, sizes, theory
-from lesion_labs.memory.model import codes, descend, logits, measured_steps, mixture, targets
+from lesion_labs.memory.model import (
+    codes,
+    descend,
+    logits,
+    measure,
+    measured_steps,
+    mixture,
+    noise_place,
+    spectrum,
+    targets,
+    truncations,
+)
 from lesion_labs.memory.report import MemoryResult
 from lesion_labs.memory.result import MemorySummary, Moment, SingularValues, Truncated
 from lesion_labs.memory.study import MemoryStudy
-from lesion_labs.memory.truncation import measure, noise_place, spectrum, truncations
 
 KIND = "memory"
 _AGAIN = "delete it and run the same command again"

@@ -11,10 +11,20 @@ from jaxtyping import Float64
 
 from lesion.progress import Watcher
 from lesion_labs.memory import orthonormal
-from lesion_labs.memory.model import Codes, codes, descend, measured_steps, mixture, targets
+from lesion_labs.memory.model import (
+    EQUAL,
+    Codes,
+    Cutter,
+    codes,
+    descend,
+    measured_steps,
+    mixture,
+    noise_place,
+    spectrum,
+    targets,
+)
 from lesion_labs.memory.result import MEASURES, ClosedForm, Cuts, Flip, Measures, NoisePlace, Size, SizePlace, Spread
 from lesion_labs.memory.study import MemoryStudy
-from lesion_labs.memory.truncation import EQUAL, Cutter, noise_place, spectrum
 
 CLASSES = (2, 3, 4, 8, 20, 32)
 NOISES = (0.1, 0.3, 0.5, 0.6, 0.7)

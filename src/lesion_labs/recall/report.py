@@ -14,10 +14,10 @@ from lesion.plain import quoted
 from lesion.report import wording
 from lesion.report.blocks import Check, entries
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import CHANGE, SHARE, decimals
 from lesion.report.marks import Bars, Curves, Mark
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text, subject
+from lesion.report.values import CHANGE, SHARE, decimals
 from lesion_labs.recall.model import Recipe
 from lesion_labs.recall.result import (
     KEPT,
@@ -34,8 +34,9 @@ from lesion_labs.recall.result import (
     SeedsPhase,
     Spectrum,
     Spreads,
+    differences,
+    groups,
 )
-from lesion_labs.recall.seeds import differences, groups
 
 MOVED = ("p_noise", "clean_accuracy")
 APART = 0.05

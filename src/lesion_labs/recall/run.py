@@ -43,8 +43,8 @@ from lesion_labs.recall.result import (
     RecallStudySummary,
     RecallSummary,
     StudyTraining,
+    groups,
 )
-from lesion_labs.recall.seeds import groups
 from lesion_labs.recall.study_file import RecallStudy
 
 STATE = "training.safetensors"

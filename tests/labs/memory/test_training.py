@@ -15,10 +15,10 @@ from lesion_labs.memory.model import (
     mixture,
     probabilities,
     rate,
+    spectrum,
     targets,
     weight,
 )
-from lesion_labs.memory.truncation import spectrum
 from memories import memory
 
 

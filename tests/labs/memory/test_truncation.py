@@ -5,9 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lesion_labs.memory.model import codes, descend, mixture, targets, weight
+from lesion_labs.memory.model import (
+    codes,
+    descend,
+    equals,
+    measure,
+    mixture,
+    noise_place,
+    spectrum,
+    targets,
+    truncations,
+    weight,
+)
 from lesion_labs.memory.result import MEASURES
-from lesion_labs.memory.truncation import equals, measure, noise_place, spectrum, truncations
 from memories import memory
 
 

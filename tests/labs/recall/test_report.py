@@ -11,9 +11,8 @@ from lesion.report.publishing import html
 from lesion_labs.recall import report
 from lesion_labs.recall.model import preset
 from lesion_labs.recall.report import RecallResult, TrainingResult
-from lesion_labs.recall.result import RecallSummary, SeedsPhase, SeedsPhases, Spread
+from lesion_labs.recall.result import RecallSummary, SeedsPhase, SeedsPhases, Spread, differences
 from lesion_labs.recall.run import run
-from lesion_labs.recall.seeds import differences
 from lesion_labs.recall.study_file import RecallStudy
 from runs import altered, page_of, run_recall
 

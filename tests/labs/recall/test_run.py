@@ -7,9 +7,8 @@ from lesion.errors import UsageError
 from lesion.progress import Silent
 from lesion_labs.recall import run as runs
 from lesion_labs.recall.model import PRESETS, RATES, Recipe, preset
-from lesion_labs.recall.result import MARGINS, Phases, RecallStudySummary, RecallSummary, Spread
+from lesion_labs.recall.result import MARGINS, Phases, RecallStudySummary, RecallSummary, Spread, groups
 from lesion_labs.recall.run import recipes, run
-from lesion_labs.recall.seeds import groups
 from lesion_labs.recall.study_file import RecallStudy
 from runs import altered, run_recall
 

@@ -11,8 +11,8 @@ from lesion.activations.hidden_states import hidden_states
 from lesion.errors import LesionError
 from lesion.statistics.information import Alignment
 from lesion.statistics.kmeans import kmeans
-from lesion.studies.drift import clustering as module
-from lesion.studies.drift.clustering import Settings, drift
+from lesion.studies.drift import measurement as module
+from lesion.studies.drift.measurement import Settings, drift
 from spooling import spooled
 from tiny import model
 

@@ -5,7 +5,7 @@ import pytest
 
 from lesion.report import wording
 from lesion.studies.isolation import claims
-from lesion.studies.isolation.lines import measured
+from lesion.studies.isolation.evaluation import measured
 from lesion.studies.isolation.result import Isolation
 
 

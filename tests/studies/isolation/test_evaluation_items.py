@@ -11,8 +11,8 @@ from lesion.core.apart import Used
 from lesion.core.store import Store
 from lesion.edits.files.artefact import read_edit
 from lesion.models.load import load
-from lesion.studies.isolation.activation_cache import draw_texts
 from lesion.studies.isolation.run import draw_items
+from lesion.studies.isolation.selections import draw_texts
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.tasks.catalogue import draw, find, source
 from runs import run_evaluation, run_isolation

@@ -6,7 +6,7 @@ import pytest
 import torch
 from oracle import Listener, Oracle
 
-import lesion.studies.isolation.activation_cache as observations
+import lesion.studies.isolation.selections as observations
 from commandline import write
 from lesion.edits.edit import Compose, ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit

@@ -13,9 +13,8 @@ from lesion.edits.files.artefact import read_edit
 from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude, Wanda
 from lesion.errors import LesionError, UsageError
-from lesion.studies.isolation.activation_cache import draw_texts
 from lesion.studies.isolation.select_weights import isolate
-from lesion.studies.isolation.selections import method_of
+from lesion.studies.isolation.selections import draw_texts, method_of
 from lesion.studies.isolation.study import METHODS, IsolationStudy
 from tiny import model
 

@@ -13,10 +13,10 @@ from lesion.activations.observation import Peaks
 from lesion.edits.files.artefact import read_edit
 from lesion.errors import LesionError
 from lesion.report.table import Table
-from lesion.studies.isolation.activation_cache import draw_texts
 from lesion.studies.isolation.plan import plan
 from lesion.studies.isolation.report import IsolationResult
 from lesion.studies.isolation.select_weights import TEXTS, find_super_weights, isolate, ranked
+from lesion.studies.isolation.selections import draw_texts
 from lesion.studies.isolation.study import METHODS, IsolationStudy
 from lesion.studies.isolation.summary import summarised
 from tiny import model

@@ -4,8 +4,8 @@ import pytest
 from tuning import study
 
 from lesion.errors import UsageError
-from lesion.studies.tuning.arms import arms_of, budget_of, random_pool
 from lesion.studies.tuning.study import label
+from lesion.studies.tuning.training import arms_of, budget_of, random_pool
 from tiny import model
 
 DROPS = (0.1, 0.5, 0.1)

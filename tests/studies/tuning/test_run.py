@@ -17,10 +17,9 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import load
-from lesion.studies.tuning.arms import Arm
 from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import Drops
-from lesion.studies.tuning.training import cell_of, prepare, training_of
+from lesion.studies.tuning.training import Arm, cell_of, prepare, training_of
 from lesion.tasks.prompts import encode
 from runs import run_tuning
 from tiny import model

@@ -13,9 +13,8 @@ from lesion.core.clustered_intervals import OverClusters
 from lesion.edits.place import UNITS, Part, Unit
 from lesion.edits.units import scaling
 from lesion.report import wording
-from lesion.report.forms import POINTS, SHARE, decimals
 from lesion.report.rows import Endings, Record, Row, column, derived
-from lesion.report.values import Estimate, Number, Value
+from lesion.report.values import POINTS, SHARE, Estimate, Number, Value, decimals
 from lesion.statistics.detectable import near_guessing
 from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.paired import ALPHA

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import POINTS, SHARE, WHOLE_POINTS, WHOLE_SHARE
+from lesion.report.values import POINTS, SHARE, WHOLE_POINTS, WHOLE_SHARE
 from lesion.report.wording import STOPPING_SHARE
 from lesion.statistics.critical import SHARE as CRITICAL
 from lesion.statistics.detectable import smallest_drop

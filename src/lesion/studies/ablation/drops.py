@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
-from lesion.report import forms
 from lesion.report.rows import Row, column
+from lesion.report.values import SHARE as PERCENT
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p
 from lesion.statistics.critical import SHARE, p_critical, pairs
@@ -130,7 +130,7 @@ class Forced(Row):
     """
 
     items: int = column(key="forced_items")
-    accuracy: Estimate = column("Forced", forms.SHARE, key="forced_accuracy", ends=("forced_low", "forced_high"))
+    accuracy: Estimate = column("Forced", PERCENT, key="forced_accuracy", ends=("forced_low", "forced_high"))
     guessing: float = column(key="forced_guessing")
     drop: Estimate | None = column(default=None, key="forced_drop", p="forced_p", omitted=True)
     p_lost: float | None = column(default=None, key="forced_p_lost_corrected", omitted=True)

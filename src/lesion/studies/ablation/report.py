@@ -22,12 +22,12 @@ from lesion.plain import visible
 from lesion.report import browser, checks, wording
 from lesion.report.blocks import Check, Example, Page
 from lesion.report.browser import Offered
-from lesion.report.forms import POINTS, WHOLE_SHARE
 from lesion.report.marks import Map, Mark, Profile
 from lesion.report.names import Names
 from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Rows
 from lesion.report.table import Table
+from lesion.report.values import POINTS, WHOLE_SHARE
 from lesion.statistics.critical import rule
 from lesion.studies.ablation import claims
 from lesion.studies.ablation.analyses import (

@@ -20,9 +20,8 @@ from lesion.edits.units import part_of
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.report import wording
-from lesion.report.forms import POINTS, WHOLE_SHARE, Form, decimals
 from lesion.report.rows import Row, column
-from lesion.report.values import Estimate, Number, Value
+from lesion.report.values import POINTS, WHOLE_SHARE, Estimate, Form, Number, Value, decimals
 from lesion.statistics.sequential_families import Decision
 from lesion.studies.ablation.cell import Cell, Curve, Place, Scores, curves
 from lesion.studies.ablation.drops import Forced

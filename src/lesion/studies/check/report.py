@@ -5,24 +5,29 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lesion.core.readiness import MOST_ODD, SAID, CheckedTask, SentPrompt, remedy
+from lesion.core.readiness import MOST_ODD, SAID, CheckedTask, SentPrompt, examine, other_style, remedy
 from lesion.core.result import StudyResult
 from lesion.core.values import Summary
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.blocks import Check
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import WHOLE_SHARE
 from lesion.report.marks import Bars
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, subject
+from lesion.report.values import WHOLE_SHARE
 from lesion.statistics.detectable import near_guessing
 from lesion.studies.check.study import CheckStudy
+from lesion.tasks.catalogue import find
+from lesion.tasks.wrapped import guessing
+
+if TYPE_CHECKING:
+    from lesion.core.run import Run
 
 
 class CheckSummary(Summary):
@@ -168,3 +173,21 @@ def _lines(sent: SentPrompt, shared: str = "") -> Iterator[str]:
     else:
         yield f"  answer ({'nothing could be read' if sent.read is None else f'read: {sent.read}'}):"
     yield from (f"{INDENT}{line}" for line in sent.answer.split("\n"))
+
+
+def run_check(study: CheckStudy, run: Run) -> CheckResult:
+    """Ask the questions; nothing is stored but the summary."""
+    tasks = {choice: find(choice.name) for choice in study.tasks}
+    drawn = run.drawn(study, tasks)
+    model = run.load(study, study.model, tasks=tasks)
+    engine = run.make_engine(model, study.batch_size)
+    count = sum(len(drawn[choice]) * (2 if other_style(model, task, "") else 1) for choice, task in tasks.items())
+    run.watcher.begin(study.model.name, count, 0, "answers")
+    checked = []
+    for choice, task in tasks.items():
+        chance = guessing(task, task.load())
+        checked.append(examine(study, study.model, model, engine, choice, task, drawn[choice], chance, run.watcher))
+    summary = CheckSummary(study=study, chat=model.has_chat_template, tasks=tuple(checked))
+    run.folder.mkdir(parents=True, exist_ok=True)
+    summary.write(run.folder)
+    return CheckResult(run.folder, summary)

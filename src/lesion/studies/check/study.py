@@ -34,7 +34,7 @@ class CheckStudy(Questions):
 
 METHOD = Method(
     CheckStudy,
-    "lesion.studies.check.run:run_check",
+    "lesion.studies.check.report:run_check",
     "lesion.studies.check.report:CheckResult",
     "check",
     "Show how a model is asked and what it answers, before a study: ten questions a task, unedited.",

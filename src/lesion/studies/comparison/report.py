@@ -1,4 +1,4 @@
-"""The result of a comparison: its rows, how they are drawn, its items, and what is claimed."""
+"""The result of a comparison: its rows, how they are drawn, its items, what is claimed; and how one is run."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from typing_extensions import override
 
 from lesion.core import clustered_intervals
+from lesion.core.lock import locked
 from lesion.core.result import StudyResult
 from lesion.errors import LesionError
 from lesion.plain import visible
 from lesion.report import browser, wording
 from lesion.report.blocks import Block, Check, Folded, Page, Prose, entries
+from lesion.report.checks import baselines
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import SHARE, Form
 from lesion.report.marks import Bars
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text
-from lesion.report.values import Estimate
+from lesion.report.values import SHARE, Estimate, Form
 from lesion.studies.comparison import items as of_items
 from lesion.studies.comparison.items import row_name
 from lesion.studies.comparison.reading import Match, digest
@@ -39,7 +41,11 @@ from lesion.studies.comparison.result import (
     TaskItems,
     shown,
 )
-from lesion.studies.comparison.summary import gathered
+from lesion.studies.comparison.study import ComparisonStudy
+from lesion.studies.comparison.summary import gathered, summarise
+
+if TYPE_CHECKING:
+    from lesion.core.run import Run
 
 FLOOR = 0.05
 """An accuracy of no more than this has nothing left to lose."""
@@ -343,20 +349,14 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
     def checks(self) -> list[Check]:
         summary = self.summary
         unedited = [(pair, cell) for pair in summary.pairs for cell in pair.cells if cell.unedited]
-        sides = {
-            (label, cell.task): estimate.value
-            for pair, cell in unedited
-            if cell.counts is not None
-            for label, estimate in ((pair.a, cell.a), (pair.b, cell.b))
-        }
-        ends = [
-            f"{label} has {'every' if value else 'no'} item of {task} right"
-            for (label, task), value in sides.items()
-            if value in (0, 1)
-        ]
-        room = "The unedited models are right on some items and wrong on others: losses and gains can show."
-        checks = [Check("bad", f"{wording.listed(ends)}: what lies beyond cannot be seen.")] * bool(ends)
-        checks += [Check("good", room)] * bool(sides and not ends)
+        checks = list(
+            baselines(
+                (f"{cell.task} ({label})", estimate.value, 0.0, cell.items)
+                for pair, cell in unedited
+                if cell.counts is not None
+                for label, estimate in ((pair.a, cell.a), (pair.b, cell.b))
+            )
+        )
         for task in summary.tasks:
             tests = sum(cell.task == task.name for _, cell in unedited)
             if not task.scored and task.items < FEW and tests:
@@ -384,3 +384,12 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         items = of_items.table(self.summary, self.matches)
         carried = browser.in_short(of_items.carried(self.summary, self.matches), self.names)
         return replace(page, carried=carried, tables=(*page.tables, items))
+
+
+def run_comparison(study: ComparisonStudy, run: Run) -> ComparisonResult:
+    """Compare the studies that are named; raises as `gathered`, and where the folder cannot be written."""
+    read = gathered(study, run.folder)
+    summary = summarise(study, read)
+    with locked(run.folder, "comparison"):
+        summary.write(run.folder)
+    return ComparisonResult(run.folder, summary, matches=tuple(read.matches))

@@ -10,9 +10,8 @@ from pydantic import Field
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.values import Summary
 from lesion.edits.edit import BASELINE
-from lesion.report.forms import CHANGE, POINTS, SHARE, ByUnit, decimals
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import Estimate, Value
+from lesion.report.values import CHANGE, POINTS, SHARE, ByUnit, Estimate, Value, decimals
 from lesion.report.wording import ALPHA
 from lesion.studies.comparison.study import ComparisonStudy
 

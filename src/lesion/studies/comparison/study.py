@@ -44,7 +44,7 @@ class ComparisonStudy(StudyFile):
 
 METHOD = Method(
     ComparisonStudy,
-    "lesion.studies.comparison.run:run_comparison",
+    "lesion.studies.comparison.report:run_comparison",
     "lesion.studies.comparison.report:ComparisonResult",
     "compare",
     "Compare studies item by item: what changed, and which items both got wrong.",

@@ -17,12 +17,11 @@ from lesion.report import plots, theme, wording
 from lesion.report.blocks import Check, Folded, Series
 from lesion.report.checks import untried
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import WHOLE_SHARE, Form, decimals
 from lesion.report.marks import Curves
 from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Record, Rows, parts_of
 from lesion.report.table import Table
-from lesion.report.values import Mean
+from lesion.report.values import WHOLE_SHARE, Form, Mean, decimals
 from lesion.report.wording import ALPHA, SPACE
 from lesion.studies.drift.result import (
     CHECKS,

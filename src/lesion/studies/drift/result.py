@@ -17,9 +17,8 @@ from pydantic import Field
 from lesion.core.values import Summary
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import Estimate, Mean, Number, Value
+from lesion.report.values import WHOLE_SHARE, Estimate, Mean, Number, Value, decimals
 from lesion.studies.ablation.result import TaskResult, read_finished
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import canonical

@@ -13,7 +13,7 @@ from lesion.errors import UsageError
 from lesion.report.values import Mean
 from lesion.report.wording import counted
 from lesion.statistics.shape import LEAST_LAYERS, detectable, shape
-from lesion.studies.drift.clustering import Measured
+from lesion.studies.drift.measurement import Measured
 from lesion.studies.drift.result import CHECKS, Curve, Departure, Layer, Line, Shape, distance
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import canonical

@@ -14,11 +14,11 @@ from lesion.report import wording
 from lesion.report.blocks import Check, Folded
 from lesion.report.checks import FEW, untried
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import WHOLE_SHARE
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text, subject
 from lesion.report.table import Table
+from lesion.report.values import WHOLE_SHARE
 from lesion.statistics.paired import ALPHA
 from lesion.studies.effects.result import (
     LOGITS,
@@ -33,7 +33,6 @@ from lesion.studies.effects.result import (
     TaskEffects,
     UnitEffects,
 )
-from lesion.tasks.gold_classes import UNKNOWN
 
 NAMED = 3
 """So many heads, places or classes are named in a sentence."""
@@ -256,13 +255,6 @@ class EffectsResult(StudyResult[EffectsSummary]):
             mood: Literal["good", "bad"] = "good" if known > 0.5 and not few else "bad"
             share = WHOLE_SHARE.text(known)
             checks.append(Check(mood, f"On {task.task} the model gives {share} of gold tokens most probability{few}."))
-            for each in task.classes.present if task.classes else ():
-                if each.name == UNKNOWN:
-                    items = f"{wording.counted(each.items, 'item')} of {task.task}"
-                    text = (
-                        f"The gold text of {items} is not as the tokenizer gives it back; their tokens are of no class."
-                    )
-                    checks.append(Check("open", text))
         if self.summary.study.study is None:
             study = self.summary.study
             models, tasks = ([choice.name for choice in choices] for choices in (study.models, study.tasks))
@@ -345,21 +337,16 @@ class EffectsResult(StudyResult[EffectsSummary]):
             " where every other class loses less beyond chance.", "loses_most", "only classes that lose most",
         )  # fmt: skip
 
-        def cells(group: tuple[str, ...], unit: tuple[str, ...], caption: str, name: str = "") -> Map:
-            return Map(
-                "drop", "layer", "gold_tokens", "is_lost", 1.0, shown="accuracy", caption=caption, name=name,
-                panel=("model", "task", "unit", "group"), only={"task": names, "group": group, "unit": unit},
-            )  # fmt: skip
-
+        lost = Map(
+            "drop", "layer", "gold_tokens", "is_lost", 1.0, shown="accuracy", panel=("model", "task", "unit", "group"),
+            only={"task": names, "group": ("", *groups), "unit": units},
+            caption="Cells: the share that is still the most probable token, in percent. Boxed: fewer than unedited,"
+            " beyond chance.",
+        )  # fmt: skip
         return Part(
             "Which tokens of the answer are lost?",
             rows,
-            (
-                cells(("",), units[:1], "Cells: the share that is still the most probable token, in percent. Boxed:"
-                      " fewer than unedited, beyond chance."),
-                cells(("",), units[1:], "The same for branches."),
-                cells(groups, units[:1], "The same by group of items.", "classes-groups"),
-            ),
+            (lost,),
             which_tokens_are_lost(tasks),
             short="Tokens",
         )  # fmt: skip

@@ -11,9 +11,8 @@ from typing import Literal
 from lesion.core.values import RankAgreement, Summary
 from lesion.edits.place import Unit
 from lesion.report import wording
-from lesion.report.forms import NATS, POINTS, SHARE, WHOLE_SHARE, decimals
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import Estimate, Number, Value
+from lesion.report.values import NATS, POINTS, SHARE, WHOLE_SHARE, Estimate, Number, Value, decimals
 from lesion.statistics.paired import ALPHA
 from lesion.studies.effects.study import EffectsStudy
 

@@ -14,11 +14,10 @@ from lesion.core.result import StudyResult
 from lesion.report import checks, wording
 from lesion.report.blocks import Check
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import SHARE, Form
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Endings, Row, Rows, p_text, parts_of, subject
-from lesion.report.values import Estimate
+from lesion.report.values import SHARE, Estimate, Form
 from lesion.studies.interaction.result import (
     DROP,
     Interaction,

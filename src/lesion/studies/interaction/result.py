@@ -11,9 +11,8 @@ from lesion.core.layers import ALL
 from lesion.core.values import Summary
 from lesion.edits.units import part_of, scale_at
 from lesion.report import wording
-from lesion.report.forms import POINTS, SHARE, ByUnit, decimals
 from lesion.report.rows import Endings, Row, column, derived
-from lesion.report.values import Estimate, Number
+from lesion.report.values import POINTS, SHARE, ByUnit, Estimate, Number, decimals
 from lesion.studies.interaction.study import Design, InteractionStudy, place_key
 
 Verdict = Literal["redundant", "one path", "no sign", "cannot tell"]

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from lesion.core import clustered_intervals
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import CHANGE, POINTS, SHARE, WHOLE_SHARE, Form, decimals
 from lesion.report.rows import p_text, subject
-from lesion.report.values import Estimate
+from lesion.report.values import CHANGE, POINTS, SHARE, WHOLE_SHARE, Estimate, Form, decimals
 from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted
-from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation, TaskUnderEdit
-from lesion.studies.isolation.lines import Line
+from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation, Line, TaskUnderEdit
 from lesion.studies.isolation.result import Isolation
 
 SUFFERS = 1.05

@@ -19,16 +19,31 @@ from lesion.edits.edit import BASELINE
 from lesion.report import browser, checks, wording
 from lesion.report.blocks import Block, Check, Example, Folded, Page, entries
 from lesion.report.checks import flags, untried
-from lesion.report.forms import POINTS
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
 from lesion.report.parts import Chapter, Part, excerpt
 from lesion.report.rows import Row, Rows
 from lesion.report.table import Table
+from lesion.report.values import POINTS
 from lesion.report.wording import ALPHA, WORTH_SAYING
 from lesion.statistics.detectable import smallest_drop
-from lesion.studies.isolation import claims, lines
-from lesion.studies.isolation.evaluation import ABOVE_CHANCE, Candidate, EditedModel, Evaluation, RandomControls
-from lesion.studies.isolation.lines import Line, Measured
+from lesion.studies.isolation import claims
+from lesion.studies.isolation.evaluation import (
+    ABOVE_CHANCE,
+    AgainstControl,
+    Candidate,
+    EditedModel,
+    EditName,
+    Evaluation,
+    Line,
+    Measured,
+    RandomControls,
+    Sizes,
+    UnderEdit,
+    against_controls,
+    matched,
+    measured,
+    several_places,
+)
 from lesion.studies.isolation.result import (
     CalibrationTexts,
     Coverage,
@@ -107,7 +122,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
     @cached_property
     def lines(self) -> list[Line]:
         """What was measured, a line per task and edit."""
-        return [] if self.summary.evaluation is None else lines.measured(self.summary.evaluation)
+        return [] if self.summary.evaluation is None else measured(self.summary.evaluation)
 
     @override
     def parts(self) -> list[Part]:
@@ -215,14 +230,14 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
     verb = "raise" if all(edit.boosts for edit in evaluation.tried) else "take"
     title = f"Does an edit {verb} {skills} alone?" if skills else f"What do edits of {evaluation.model} change?"
     against = Rows(
-        "", lines.against_controls(evaluation, measured), (lines.UnderEdit, lines.AgainstControl, Row),
+        "", against_controls(evaluation, measured), (UnderEdit, AgainstControl, Row),
         "Skill against control",
         "Difference: drop of the skill minus drop of the control.",
     )  # fmt: skip
     yield Part(title, rows, _marks(evaluation, measured), main_claims, wide=True)
     if choice := evaluation.choice:
-        named = [(lines.EditName(under=evaluation.name_of(each.edit)), each) for each in choice.candidates]
-        candidates = Rows("", named, (lines.EditName, Candidate), "Candidates", choice.rule)
+        named = [(EditName(under=evaluation.name_of(each.edit)), each) for each in choice.candidates]
+        candidates = Rows("", named, (EditName, Candidate), "Candidates", choice.rule)
         chosen = claims.what_the_chosen_edit_does(evaluation)
         yield Part("What does the chosen edit do on other items?", candidates, claims=chosen, short="Chosen edit")
     if against.records:
@@ -233,11 +248,11 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
         )  # fmt: skip
         marks = (mark,) * (len(evaluation.tried) >= FEWEST_POINTS)
         yield Part("What do the controls lose?", against, marks, short="Controls", wide=True)
-    if controls := lines.matched(evaluation, measured):
+    if controls := matched(evaluation, measured):
         yield Part(
             "Do random weights of the same size do as much?",
             Rows(
-                "matched-controls", controls, (lines.UnderEdit, RandomControls, lines.Sizes),
+                "matched-controls", controls, (UnderEdit, RandomControls, Sizes),
                 "The edits and their random controls",
                 "Count: as many weights of every matrix. Magnitude: and of every size |W|, none of the edit's own."
                 " Importance: and of every |W| times the inputs of the controls' texts.",
@@ -261,7 +276,7 @@ def _marks(evaluation: Evaluation, measured: Sequence[Line]) -> tuple[Mark, ...]
     ]  # fmt: skip
     kinds = tuple({task.kind for task in evaluation.tasks if not task.scored})
     for name, series in (("keep", "by_share"), ("factor", "by_factor")):
-        if not lines.several_places(measured, name):
+        if not several_places(measured, name):
             continue
         places = {value for _, edit in measured if edit.tried and (value := getattr(edit, name)) is not None}
         places = places - {0.0} if name == "factor" and len(places) > 2 else places

@@ -11,9 +11,8 @@ from pydantic import Field
 
 from lesion.core.values import Summary
 from lesion.report import wording
-from lesion.report.forms import Form, decimals
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import Estimate, Number, Value
+from lesion.report.values import Estimate, Form, Number, Value, decimals
 from lesion.studies.isolation.evaluation import METHOD_NAMES, Evaluation
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 
@@ -226,7 +225,7 @@ class Isolation(Value):
     """Which weights were selected.
 
     Attributes:
-        identity: SHA-256 of the model, the data sets and the very texts (`activation_cache.identity`).
+        identity: SHA-256 of the model, the data sets and the very texts (`selections.identity`).
         study: what was asked for.
         disjoint: whether repeats have no text in common.
         excluded: the super weights that no selection has; None where none were sought.

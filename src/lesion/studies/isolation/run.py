@@ -17,11 +17,11 @@ from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.edits.text import parse, simplified
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.studies.isolation.activation_cache import draw_texts, identity
 from lesion.studies.isolation.evaluation import Evaluation
 from lesion.studies.isolation.plan import CandidateEdit, EvaluationPlan, PlannedEdits, keep_plan, plan
 from lesion.studies.isolation.report import EvaluationResult, IsolationResult
 from lesion.studies.isolation.select_weights import isolate
+from lesion.studies.isolation.selections import draw_texts, identity
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.studies.isolation.summary import stored, summarise, summarised
 from lesion.tasks.catalogue import canonical, find

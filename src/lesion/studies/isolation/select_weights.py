@@ -24,10 +24,9 @@ from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.report import wording
-from lesion.studies.isolation.activation_cache import ByDraw, identity, observe_all
 from lesion.studies.isolation.plan import CandidateEdit
 from lesion.studies.isolation.result import CalibrationTexts, Excluded, Isolation, MatrixCount, Selected, SuperWeight
-from lesion.studies.isolation.selections import Made, coverage, selections, survey
+from lesion.studies.isolation.selections import ByDraw, Made, coverage, identity, observe_all, selections, survey
 from lesion.studies.isolation.study import IsolationStudy
 
 NAME = "super-weights"

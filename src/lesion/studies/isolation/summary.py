@@ -24,7 +24,6 @@ from lesion.outputs import kind_of
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
 from lesion.statistics.paired import Contrast, accuracy, holm, paired_drop, paired_p
-from lesion.studies.isolation.activation_cache import FILE as STATISTICS
 from lesion.studies.isolation.evaluation import (
     Baseline,
     BoostRival,
@@ -42,6 +41,7 @@ from lesion.studies.isolation.evaluation import (
 )
 from lesion.studies.isolation.plan import EvaluationPlan, read_plan
 from lesion.studies.isolation.result import Isolation, IsolationSummary
+from lesion.studies.isolation.selections import FILE as STATISTICS
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.tasks.item_clusters import Shared, shared
 

@@ -1,13 +1,15 @@
-"""The result of an overlay: its rows, how they are drawn, and what is claimed of them."""
+"""The result of an overlay: its rows, how they are drawn, what is claimed of them; and how one is run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from typing_extensions import override
 
+from lesion.core.lock import locked
 from lesion.core.result import StudyResult
 from lesion.plain import visible
 from lesion.report import wording
@@ -27,7 +29,11 @@ from lesion.studies.overlay.result import (
     PairNumbers,
     ProfileBlock,
 )
-from lesion.studies.overlay.summary import needed
+from lesion.studies.overlay.study import OverlayStudy
+from lesion.studies.overlay.summary import needed, summarise
+
+if TYPE_CHECKING:
+    from lesion.core.run import Run
 
 COMMANDS: dict[Kind, str] = {"layers": "ablate", "drift": "drift", "isolation": "isolate", "truncation": "truncate"}
 PERFECT = 1 - 1e-9
@@ -215,3 +221,11 @@ def _stack(*models: str) -> Mark:
         caption="Every profile over the same blocks; ranks of those with a number are compared. Full colour: blocks"
         " that a layer study calls critical for a task.",
     )  # fmt: skip
+
+
+def run_overlay(study: OverlayStudy, run: Run) -> OverlayResult:
+    """Compare the studies that are named; raises as `summarise`, and where the folder cannot be written."""
+    summary = summarise(study.folders, study.seed, study.pairs)
+    with locked(run.folder, "overlay"):
+        summary.write(run.folder)
+    return OverlayResult(run.folder, summary)

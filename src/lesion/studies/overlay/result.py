@@ -6,9 +6,8 @@ from typing import Literal
 
 from lesion.core.values import Summary
 from lesion.report import wording
-from lesion.report.forms import POINTS, SHARE, ByUnit, Form
 from lesion.report.rows import Row, column
-from lesion.report.values import Estimate, Number, Value
+from lesion.report.values import POINTS, SHARE, ByUnit, Estimate, Form, Number, Value
 from lesion.statistics.paired import ALPHA
 
 Kind = Literal["layers", "drift", "isolation", "truncation"]

@@ -43,7 +43,7 @@ class OverlayStudy(StudyFile):
 
 METHOD = Method(
     OverlayStudy,
-    "lesion.studies.overlay.run:run_overlay",
+    "lesion.studies.overlay.report:run_overlay",
     "lesion.studies.overlay.report:OverlayResult",
     "overlay",
     "Compare the block profiles of several studies, with rank correlations.",

@@ -13,10 +13,10 @@ from lesion.report import wording
 from lesion.report.blocks import Check, Prose
 from lesion.report.checks import FEW
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import WHOLE_SHARE, decimals
 from lesion.report.marks import Map, Mark
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, subject
+from lesion.report.values import WHOLE_SHARE, decimals
 from lesion.studies.patching.result import HALF, Direction, Patched, PatchedCell, PatchedTask, PatchingSummary
 from lesion.studies.patching.study import POSITIONS, Kind
 

@@ -7,9 +7,8 @@ from typing import Literal
 
 from lesion.core.values import Summary
 from lesion.report import wording
-from lesion.report.forms import NATS, SHARE, WHOLE_SHARE, decimals
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import Estimate, Value
+from lesion.report.values import NATS, SHARE, WHOLE_SHARE, Estimate, Value, decimals
 from lesion.studies.patching.study import Kind, PatchingStudy
 
 Direction = Literal["denoise", "noise"]

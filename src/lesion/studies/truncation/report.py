@@ -14,12 +14,11 @@ from lesion.report import wording
 from lesion.report.blocks import Block, Check, Folded, entries
 from lesion.report.checks import FEW
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import CHANGE, NATS, POINTS, SHARE, WHOLE_SHARE, decimals
 from lesion.report.marks import Bars, Curves, Map, Mark
 from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
-from lesion.report.values import Estimate
+from lesion.report.values import CHANGE, NATS, POINTS, SHARE, WHOLE_SHARE, Estimate, decimals
 from lesion.report.wording import ALPHA, counted
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.truncation.result import (

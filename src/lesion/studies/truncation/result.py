@@ -10,9 +10,8 @@ from typing import Literal
 
 from lesion.core.values import Summary
 from lesion.report import wording
-from lesion.report.forms import CHANGE, NATS, SHARE, WHOLE_SHARE, Form, decimals
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import Estimate, Number, Value
+from lesion.report.values import CHANGE, NATS, SHARE, WHOLE_SHARE, Estimate, Form, Number, Value, decimals
 from lesion.report.wording import ALPHA
 from lesion.studies.truncation.study import TruncationStudy
 

@@ -16,8 +16,7 @@ from lesion.models.gguf_checkpoint import as_folder
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.models.source import find
-from lesion.report.forms import CHANGE, SHARE
-from lesion.report.values import Value
+from lesion.report.values import CHANGE, SHARE, Value
 from lesion.report.wording import counted
 from lesion.studies.tuning.result import ArmResult, TuningSummary
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy

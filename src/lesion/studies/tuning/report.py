@@ -13,11 +13,11 @@ from lesion.core.result import StudyResult, progress_line
 from lesion.report import checks, wording
 from lesion.report.blocks import Check, entries
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import CHANGE, SHARE
 from lesion.report.marks import Bars, Curves, Profile
 from lesion.report.parts import Part
 from lesion.report.rows import Endings, Rows
 from lesion.report.table import Table
+from lesion.report.values import CHANGE, SHARE
 from lesion.studies.tuning.result import (
     Against,
     ArmResult,
@@ -269,7 +269,8 @@ class TuningResult(StudyResult[TuningSummary]):
                 "Which blocks are critical?",
                 Rows("drops", summary.layers.lines if summary.layers else (), (BlockDrop,), "Drops"),
                 (
-                    Profile("drop", "layer", filled="is_critical", full="critical", caption=self._drops_caption),
+                    Profile("drop", "layer", filled="is_critical", full="critical", caption="Drop of accuracy without"
+                            " each block in the layer study, which has no test item of this one unless it was given."),
                 ),
                 short="Drops",
             ),
@@ -281,12 +282,3 @@ class TuningResult(StudyResult[TuningSummary]):
                 short="Rates",
             ),
         )  # fmt: skip
-
-    @property
-    def _drops_caption(self) -> str:
-        layers = self.summary.layers
-        if layers is None:
-            return ""
-        where = "none of them a test item; that layer study is in the folder layers"
-        where = f"from the layer study in {layers.source}" if layers.source else where
-        return f"Drop of accuracy without each block, on {wording.counted(layers.items, 'item')} ({where})."

@@ -8,9 +8,8 @@ from typing import Literal
 import numpy as np
 
 from lesion.core.values import Summary
-from lesion.report.forms import CHANGE, POINTS, SHARE, WHOLE_SHARE, decimals
 from lesion.report.rows import Endings, Row, column, derived
-from lesion.report.values import Estimate, Mean, Number, Value
+from lesion.report.values import CHANGE, POINTS, SHARE, WHOLE_SHARE, Estimate, Mean, Number, Value, decimals
 from lesion.studies.tuning.study import CRITICAL, RANDOM, TuningStudy, label
 
 WORTH = 0.01

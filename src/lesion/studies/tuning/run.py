@@ -24,20 +24,25 @@ from lesion.models.load import Model
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Watcher
 from lesion.report.wording import figures
-from lesion.studies.tuning.arms import Arm, ablated, arms_of, budget_of, by_drops, read_drops
 from lesion.studies.tuning.model import is_written, write_card, write_model
 from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import Drops, TuningSummary
 from lesion.studies.tuning.study import ALL_FULL, RANDOM, TuningStudy, label
 from lesion.studies.tuning.summary import summarise
 from lesion.studies.tuning.training import (
+    Arm,
     Cell,
     Data,
     Trained,
     Training,
+    ablated,
+    arms_of,
+    budget_of,
+    by_drops,
     cell_of,
     forget,
     prepare,
+    read_drops,
     trained,
     training_of,
     tuned,

@@ -13,7 +13,6 @@ from lesion.core.study_file import TaskChoice
 from lesion.models.load import Model
 from lesion.statistics import paired
 from lesion.statistics.over_seeds import crossed
-from lesion.studies.tuning.arms import Arm, budget_of, random_pool
 from lesion.studies.tuning.result import (
     WORTH,
     Accuracy,
@@ -30,7 +29,7 @@ from lesion.studies.tuning.result import (
     Verdict,
 )
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
-from lesion.studies.tuning.training import Data, Trained
+from lesion.studies.tuning.training import Arm, Data, Trained, budget_of, random_pool
 from lesion.tasks.task import Item
 
 Answers = Callable[[str, TaskChoice, Sequence[Item]], pd.DataFrame]

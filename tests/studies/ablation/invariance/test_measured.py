@@ -2,7 +2,7 @@
 
 import pytest
 
-from lesion.studies.ablation.invariance.measured import subject
+from lesion.studies.ablation.invariance.summary import subject
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Onset: the first checkpoint from which on a layer is critical to the end, and the model able."""
 
-from lesion.studies.ablation.invariance.measured import Measured
 from lesion.studies.ablation.invariance.result import Axis, Member, Onset, Skill
-from lesion.studies.ablation.invariance.summary import onsets
+from lesion.studies.ablation.invariance.summary import Measured, onsets
 
 MEMBERS = [
     *(Member(model=f"a@{step}", source="a", step=step) for step in (1, 2, 4, 8)), Member(model="a", source="a"),

@@ -11,11 +11,10 @@ from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import SHARE, Form, plain
 from lesion.report.marks import Curves
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
-from lesion.report.values import Estimate, Number
+from lesion.report.values import SHARE, Estimate, Form, Number, plain
 from lesion.statistics.half_dose import DRAWS, half_dose, half_dose_interval
 from lesion.studies.ablation.cell import Curve, Labels, alike
 from lesion.studies.ablation.result import Material

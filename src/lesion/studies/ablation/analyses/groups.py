@@ -7,11 +7,10 @@ import re
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
 from lesion.report import wording
-from lesion.report.forms import SHARE
 from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
-from lesion.report.values import Estimate
+from lesion.report.values import SHARE, Estimate
 from lesion.statistics.paired import wilson
 from lesion.studies.ablation.cell import Labels
 from lesion.studies.ablation.result import Material

@@ -10,12 +10,11 @@ from typing import Any, Literal
 from lesion.report import wording
 from lesion.report.blocks import Block, Folded, Prose
 from lesion.report.claims import Claim, Standing, rule
-from lesion.report.forms import WHOLE_SHARE, Form
 from lesion.report.marks import Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, subject
 from lesion.report.table import Table
-from lesion.report.values import Number
+from lesion.report.values import WHOLE_SHARE, Form, Number
 from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.invariance.judged import (

@@ -14,10 +14,10 @@ from statistics import fmean
 from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import POINTS
 from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
+from lesion.report.values import POINTS
 from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation.cell import Cell, Curve, Labels, alike, named, plural
 from lesion.studies.ablation.result import KindContrast, Material

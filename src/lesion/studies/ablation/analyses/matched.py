@@ -19,10 +19,9 @@ from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import POINTS, Form
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, derived
-from lesion.report.values import Estimate, Number
+from lesion.report.values import POINTS, Estimate, Form, Number
 from lesion.statistics.contrasts import difference_of_drops
 from lesion.statistics.critical import critical, p_critical, pairs
 from lesion.statistics.matching import matched

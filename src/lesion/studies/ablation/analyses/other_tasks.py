@@ -7,10 +7,10 @@ from statistics import fmean
 
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import POINTS, WHOLE_SHARE
 from lesion.report.marks import Bars
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, subject
+from lesion.report.values import POINTS, WHOLE_SHARE
 from lesion.studies.ablation.analyses.invariance import STANDING
 from lesion.studies.ablation.invariance.judged import between_claimed
 from lesion.studies.ablation.invariance.result import BetweenTasks, FamilyResult

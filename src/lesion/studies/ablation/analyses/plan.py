@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from lesion.report import wording
 from lesion.report.blocks import Folded
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import POINTS, WHOLE_SHARE
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
 from lesion.report.table import Table
+from lesion.report.values import POINTS, WHOLE_SHARE
 from lesion.statistics.critical import POWER
 from lesion.studies.ablation.plan import RULE
 from lesion.studies.ablation.result import Material, Outcome, Planned, Prospect

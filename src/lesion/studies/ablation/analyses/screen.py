@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import decimals
 from lesion.report.marks import Map, Profile
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
+from lesion.report.values import decimals
 from lesion.studies.ablation.cell import Labels
 from lesion.studies.ablation.result import Agreement, Loss, Material, Screen
 from lesion.studies.ablation.sweep import is_inner

@@ -9,10 +9,9 @@ from lesion.core.clustered_intervals import OverClusters
 from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import WHOLE_SHARE
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
-from lesion.report.values import Number
+from lesion.report.values import WHOLE_SHARE, Number
 from lesion.statistics.critical import SHARE
 from lesion.statistics.spared import SPARED
 from lesion.studies.ablation.cell import Cell, Curve, Labels, alike, manner

@@ -8,10 +8,10 @@ from lesion.core.clustered_intervals import OverClusters
 from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import POINTS, SHARE, decimals
 from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
+from lesion.report.values import POINTS, SHARE, decimals
 from lesion.studies.ablation.analyses import kinds
 from lesion.studies.ablation.cell import Cell, Curve, Labels, Unedited, named
 from lesion.studies.ablation.drops import Forced

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from lesion.report import wording
-from lesion.report.forms import WHOLE_SHARE
+from lesion.report.values import WHOLE_SHARE
 from lesion.statistics.critical import SHARE
 from lesion.statistics.paired import ALPHA, holm
-from lesion.studies.ablation.invariance.measured import FAR, FLOOR
 from lesion.studies.ablation.invariance.result import (
     CONTROL,
+    FAR,
+    FLOOR,
     RHO,
     BetweenTasks,
     Family,

@@ -7,9 +7,8 @@ from typing import Literal, NamedTuple
 
 from lesion.edits.place import Unit
 from lesion.report import wording
-from lesion.report.forms import POINTS, WHOLE_SHARE, decimals
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import Estimate, Number, Value
+from lesion.report.values import POINTS, WHOLE_SHARE, Estimate, Number, Value, decimals
 
 Word = Literal["holds", "does not hold", "cannot tell"]
 Subject = Literal["mathematics", "recall", "reading"]
@@ -19,6 +18,10 @@ CONTROL = "control"
 """With this word the variant of a model begins that no child is: noise in place of training, or another seed."""
 SEED = "seed"
 """A control with this word in its variant is a base that was trained from other random numbers."""
+FLOOR = 0.05
+"""The accuracy that a model must surpass beyond doubt before it can be said to lose a skill."""
+FAR = 0.5
+"""The other task loses far less where it loses less than this part of what the first one loses."""
 Kind = Literal["variant", "time"]
 """Of a pair: two finished models, or a checkpoint with the end of its training."""
 

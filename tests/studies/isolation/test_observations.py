@@ -9,11 +9,11 @@ import torch
 from oracle import Listener, observed
 from safetensors.torch import load_file, save_file
 
-import lesion.studies.isolation.activation_cache as observations
+import lesion.studies.isolation.selections as observations
 from commandline import write
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from lesion.studies.isolation.activation_cache import FILE, draw_texts, observe_all, read
+from lesion.studies.isolation.selections import FILE, draw_texts, observe_all, read
 from lesion.studies.isolation.study import IsolationStudy
 from tiny import model, tiny, tokenizer
 

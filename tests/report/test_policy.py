@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from lesion.errors import LesionError, UsageError
-from lesion.report.files import HERE, received, spreadsheet
+from lesion.report.publishing import HERE, received, spreadsheet
 
 
 def test_no_text_of_a_table_is_a_formula_and_numbers_stay_numbers():
