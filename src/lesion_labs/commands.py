@@ -15,7 +15,7 @@ from lesion.cli.terminal import Terminal, say
 from lesion.core.method import Method
 from lesion.core.options import HARDWARE
 from lesion.engines.config import EngineChoice
-from lesion_labs.lineage.stages import ALL, refuse_stage
+from lesion_labs.lineage.stages import refuse_stage
 from lesion_labs.planted.kinds import KINDS, check_kind
 from lesion_labs.recall.study_file import METHOD, RecallStudy
 
@@ -71,8 +71,7 @@ def lineage(
         )
     for folder in trained:
         say(str(folder))
-    if stage == ALL:
-        Terminal().print(table(families.finished(out, base)), end="", soft_wrap=True)
+    Terminal().print(table(families.finished(out, base)), end="", soft_wrap=True)
 
 
 def planted(

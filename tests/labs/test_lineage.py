@@ -266,7 +266,9 @@ def test_an_interrupted_training_ends_with_the_same_weights_bit_for_bit(capsys, 
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     command = ["lab", "lineage", "--stage", "base", "--groups", 2, "--device", "cpu"]
     done = lesion(capsys, *command, "--out", whole)
-    assert (done.code, done.out) == (0, f"{whole / 'base' / 'model'}\n")
+    assert done.code == 0
+    assert done.out.startswith(f"{whole / 'base' / 'model'}\n")
+    assert "| llama-base |" in done.out
     assert "100.0 %" in done.err
     points = json.loads((whole / "base" / "model" / "training.json").read_text())["curve"]
     steps = [points[0]["step"], points[1]["step"]]

@@ -111,14 +111,6 @@ def gains(child: Right, parent: Right) -> list[Gain]:
     return entries
 
 
-def sentence(entry: Gain) -> str:
-    """A gain in words: `+5.2 points (3.1 to 7.4) on the same 1,200 items`."""
-    return (
-        f"{100 * entry['gain']:+.1f} points ({100 * entry['low']:+.1f} to {100 * entry['high']:+.1f}) on the same"
-        f" {entry['items']:,} items"
-    )
-
-
 def _tasks() -> list[str]:
     return [f"primer:{name}" for name in NAMES]
 
@@ -160,11 +152,7 @@ def train_base(
         "tokens": curve[-1]["tokens"],
         **_training(tokenizer, curve, chosen),
     }
-    for entry in ship(network, tokenizer, out, facts, measure)["results"]:
-        watcher.note(
-            f"{entry['task']:20} {entry['group'] or 'all':12} {100 * entry['accuracy']:5.1f} %"
-            f"  ({100 * entry['low']:.1f} to {100 * entry['high']:.1f}, n = {entry['items']})"
-        )
+    ship(network, tokenizer, out, facts, measure)
     return out / "model"
 
 
@@ -245,8 +233,6 @@ def train_child(
         "trl": importlib.metadata.version("trl"),
     }
     facts = ship(child.network, child.tokenizer, out, facts, measure)
-    for entry in facts["gain"]:
-        watcher.note(f"{child.name}, {entry['task']}: {sentence(entry)} over {facts['parent']['name']}")
     if recipe.stage == "rlvr" and not proven(facts["gain"]):
         watcher.note(doubt(child.name))
     return out / "model"
