@@ -263,14 +263,6 @@ def test_a_later_model_that_cannot_chat_is_refused_before_the_first_works(file, 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_of_other_questions_is_refused_and_left_as_it_is(tinies, file, tmp_path):
-    run_drift(study(file), tmp_path / "out", models=tinies)
-    before = (tmp_path / "out/summary.json").read_bytes()
-    with pytest.raises(LesionError, match=r"another drift study \(max_new_tokens: 5 there, 4 here\)"):
-        run_drift(study(file, max_new_tokens=4), tmp_path / "out", models=tinies)
-    assert (tmp_path / "out/summary.json").read_bytes() == before
-
-
 def test_a_checkpoint_that_changed_under_its_name_is_refused(file, tmp_path):
     place = save(tmp_path / "model")
     what = study(file, models=[str(place)])

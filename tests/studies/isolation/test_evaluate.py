@@ -162,20 +162,6 @@ def test_asking_for_fewer_random_controls_later_does_not_forget_those_that_were_
     assert summary.tasks[0].cells[0].random.draws == 3
 
 
-def test_other_questions_another_model_or_other_items_are_refused(llama, sums, tmp_path):
-    made = planned(llama, mathneuro(llama), controls=0)
-    asked(llama, tmp_path / "out", study(sums), made)
-    with pytest.raises(LesionError, match=r"another study \(seed: 0 there, 1 here\).*--out"):
-        asked(llama, tmp_path / "out", study(sums, seed=1), made, Oracle(0))
-    stranger = wrap(tiny("mistral"), tokenizer(), "tiny:llama")
-    other = planned(stranger, mathneuro(stranger), controls=0)
-    with pytest.raises(LesionError, match="weights of tiny:llama are not those"):
-        asked(stranger, tmp_path / "out", study(sums), other, Oracle(0))
-    sums.write_text(sums.read_text().replace("+ 1", "+ 2"))
-    with pytest.raises(LesionError, match="the data has changed"):
-        asked(llama, tmp_path / "out", study(sums), made, Oracle(0))
-
-
 def test_more_tasks_and_items_are_asked_beside_those_there_and_give_what_one_run_gives(llama, sums, tmp_path):
     other = questions(tmp_path / "other.jsonl", ITEMS)
     made = planned(llama, mathneuro(llama), controls=1)
@@ -296,18 +282,3 @@ def test_an_edit_that_moves_nothing_is_refused_before_anything_is_asked(sums):
     half = wrap(network, tokenizer(), "tiny:half")
     with pytest.raises(LesionError, match=r"moves 0 of .* at least 99 %"):
         planned(half, mathneuro(half), factors=(1.001,), controls=0)
-
-
-@pytest.mark.parametrize("lives", [0, 1, ITEMS, 4 * ITEMS - 1])
-@pytest.mark.parametrize("death", [RuntimeError("no more"), KeyboardInterrupt()])
-def test_when_the_engine_dies_no_answer_is_lost_and_the_next_run_ends_with_the_same_numbers(
-    lives, death, llama, sums, tmp_path
-):
-    made = planned(llama, mathneuro(llama))
-    whole, _, _ = asked(llama, tmp_path / "whole", study(sums), made)
-    with pytest.raises(type(death)):
-        asked(llama, tmp_path / "out", study(sums), made, Oracle(lives, death))
-    rest, new, _ = asked(llama, tmp_path / "out", study(sums), made)
-    assert new == 4 * ITEMS - lives
-    assert rest == whole
-    assert (tmp_path / "out/plan.json").read_bytes() == (tmp_path / "whole/plan.json").read_bytes()

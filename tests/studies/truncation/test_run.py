@@ -9,7 +9,6 @@ from oracle import Listener
 from searching import COUNT, Known, Say, chance, contrasts, order, questions, study, validation
 
 from commandline import save, write
-from lesion.core.store import Store
 from lesion.edits.edit import Truncate
 from lesion.edits.files.artefact import read_edit
 from lesion.edits.spectra import spectra
@@ -61,14 +60,6 @@ def test_further_keeps_sides_and_matrices_are_all_that_is_asked_in_a_folder_that
     again = [edit for edit, item, _ in engine.asked if item in validation(0) and "mlp.up top" in edit]
     assert {edit.split()[-1] for edit in again} == {"0.1"}
     assert "baseline" not in {edit for edit, item, _ in engine.asked}
-
-
-def test_another_seed_is_refused_by_what_differs_and_what_is_searched_is_no_difference(llama, file, tmp_path):
-    run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
-    with pytest.raises(LesionError, match=r"another study \(seed: 0 there, 1 here\)\."):
-        run_truncation(study(file, keep=[0.1], seed=1), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
-    with Store.read(tmp_path / "out") as store:
-        assert len(store) > 0
 
 
 def test_more_items_and_tasks_are_asked_beside_those_there_and_give_what_one_run_gives(llama, file, tmp_path):

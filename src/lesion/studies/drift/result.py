@@ -44,7 +44,7 @@ def block_text(layer: float | None) -> str:
 
 
 class Layer(Row):
-    """The measures of one layer over runs (`clustering.MeasuredLayer`); None where unknown.
+    """The measures of one layer over runs (`measurement.MeasuredLayer`); None where unknown.
 
     `by_token` is NMI with the reference layer once every occurrence is put into the most common cluster of its token
     at this layer: what is left of the fall of `nmi` when occurrences of one token do not spread.
