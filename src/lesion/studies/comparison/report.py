@@ -217,10 +217,7 @@ def _strongest(cells: Sequence[Compared], of: Callable[[Compared], Estimate]) ->
 
 READING = (
     "Both sides answered the same items (the same id, question and right answer), so that every difference is paired:"
-    " its interval is Tango's for paired proportions, its p McNemar's exact test (of scored tasks Student's), corrected"
-    " by Holm's method over all comparisons of one question on one task.",
-    "Extra drop: what an edit takes from the second side minus what it takes from the first; p is the exact sign-flip"
-    " test.",
+    " its interval is Tango's for paired proportions. Scored tasks have Student's test and interval.",
     "A difference of two models is one of everything they differ in: weights, and the prompt where a note says so.",
 )
 FEW = 30
@@ -242,7 +239,7 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
     READING = READING
     TESTED = (
         "Differences are tested by McNemar's exact test, extra drops by the exact sign-flip test, with p corrected by"
-        " Holm's method over all comparisons of one question on one task. Brackets: {level} intervals."
+        " Holm's method over all comparisons of one question on one task. Brackets and bars: {level} intervals."
     )
 
     matches: tuple[Match, ...] | None = field(default=None, repr=False, compare=False)
@@ -292,7 +289,6 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
     @override
     def parts(self) -> tuple[Part, ...]:
         summary = self.summary
-        level = f"{100 * summary.study.level:g}{wording.SPACE}%"
         records = [
             (pair, cell, cell.counts, cell.clustered, Opened(model=row_name(summary, pair, cell), edit=pair.b))
             for pair in summary.pairs
@@ -300,15 +296,15 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         ]
         rows = Rows(
             "comparison", records, (Pair, Compared, Counts, Clustered, Opened), "Differences, second minus first",
-            f"Accuracy in %, differences in points with paired {level} intervals (scored tasks: nats). Changed: items"
-            " gained and lost. Extra drop: what the edit takes from the second side, minus what from the first.",
+            "Accuracy in %, differences in points (scored tasks: nats). Changed: items gained and lost. Extra drop:"
+            " what the edit takes from the second side, minus what from the first.",
             marked="is_shown", most="size", brief=("task", "compared", "difference", "value_a", "value_b"),
         )  # fmt: skip
         panel = ("pair", "task")
         figures = (
             Bars(
                 "difference", "edit_name", by="outcome", panel=panel, also=("a", "b", "items"), name="difference",
-                caption=f"Second side minus first, on the same items; bars are paired {level} intervals.", wide=True,
+                caption="Second side minus first, on the same items.", wide=True,
             ),
             Bars(
                 "extra_drop", "edit_name", by="extra_outcome", panel=panel, also=("items",), name="extra-drop",

@@ -22,7 +22,6 @@ from lesion.report.values import WHOLE_SHARE
 from lesion.statistics.paired import ALPHA
 from lesion.studies.effects.result import (
     LOGITS,
-    NATS_PER_TOKEN,
     SCREENS,
     ClassLine,
     Effect,
@@ -129,24 +128,18 @@ def which_heads_write(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
 def when_it_is_readable(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
     """After which block the stream, read through the head, has the gold tokens.
 
-    Says: At the end S of the gold tokens are the most probable token; half of that is reached behind block L. | Their
-    log-probability goes from P before block 0 to Q per token.
+    Says: At the end S of the gold tokens are the most probable token; half of that is reached behind block L..
     Needs: the estimates of the lens; intervals over items
     """
     for task in tasks:
         shares = [layer.top.value or 0.0 for layer in task.lens]
-        first, last = task.lens[0], task.lens[-1]
+        last = task.lens[-1]
         reached = next(place for place in range(len(shares)) if min(shares[place:]) >= shares[-1] / 2)
         where = f"behind block{wording.SPACE}{reached - 1}" if reached else "before block 0"
         half = f"; half of that is reached {where}" * bool(shares[-1])
-        ends = " to ".join((f"{NATS_PER_TOKEN.text(first.log_probability)} before block 0",
-                            NATS_PER_TOKEN.text(last.log_probability)))  # fmt: skip
         yield Claim(
-            (
-                f"At the end {WHOLE_SHARE.text(last.top)} of the gold tokens are the most probable token{half}.",
-                f"Their log-probability goes from {ends} per token.",
-            ),
-            ((task, first), (task, task.lens[reached]), (task, last)),
+            (f"At the end {WHOLE_SHARE.text(last.top)} of the gold tokens are the most probable token{half}.",),
+            ((task, task.lens[reached]), (task, last)),
             subject(task, tasks),
         )
 
@@ -297,9 +290,8 @@ class EffectsResult(StudyResult[EffectsSummary]):
         tasks = self.summary.tasks
         rows = Rows(
             "effects", [(task, effect) for task in tasks for effect in task.effects], (ModelAndTask, Effect), "Effects",
-            "Repaired: direct minus total, by a t-test over items, corrected by Holm over the places of a unit. Marked:"
-            " repaired by later blocks beyond chance.",
-            "is_repaired_by_blocks", "only what later blocks repair", most="size",
+            "Repaired: direct minus total. Marked: repaired by later blocks beyond chance.", "is_repaired_by_blocks",
+            "only what later blocks repair", most="size",
         )  # fmt: skip
         shares = Rows("units", [(task, unit) for task in tasks for unit in task.units], (ModelAndTask, UnitEffects))
         caption = "What each place writes towards the right token (direct) and what its removal takes (total)."

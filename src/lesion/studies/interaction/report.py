@@ -225,7 +225,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
     READING = READING
     TESTED = (
         "The drop of a set is tested against the sum of the drops of its places by an exact paired test, with p"
-        " corrected by Holm's method over the sets of one design and task. Brackets: {level} intervals."
+        " corrected by Holm's method over the sets of one design and task. Brackets, bars and bands: {level} intervals."
     )
 
     def _rows(self, name: str, of: type[Row], lines: Sequence[Line], title: str, about: str = "") -> Rows:
@@ -233,10 +233,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
         return Rows(name, [(scales[line.task], line) for line in lines], (TaskScale, of), title, about)
 
     def _interactions(self) -> Rows:
-        about = (
-            "Beyond the sum: drop together minus the drops alone; p corrected by Holm's method over all sets of one"
-            " design and task. Bold: shown to differ from it."
-        )
+        about = "Beyond the sum: drop together minus the drops alone. Bold: shown to differ from it."
         title = "Sets against the sum of their places"
         rows = self._rows("interactions", Interaction, self.summary.interactions, title, about)
         return replace(rows, marked="is_shown", order="rank")
@@ -274,8 +271,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
         drawn = Bars(
             "together", "set_of", runs="total", panel="task", only={"design": "windows"},
             also=("sum", "beyond", "verdict"), name="windows",
-            caption=f"What {study.window} consecutive blocks cost, with {study.level:.0%} intervals. Small: the sum of"
-            " each alone, where it is less than there is to lose.",
+            caption="Small: the sum of each alone, where it is less than there is to lose.",
         )  # fmt: skip
         own_claims = which_window_costs_least(self.summary)
         if "pairs" not in study.design or study.window > 2:  # else they are among the pairs
@@ -290,8 +286,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
             ("value", "in_random_orders") if random else "value", "removed", panel="task", only={"order": 0},
             lines={"unedited": "unedited", "guessing": "guessing"}, name="cumulative",
             axis="score, nats" if study.measure == "gold" else "accuracy, %",
-            caption=f"{wording.capital(places)} {done(study)} one after another: {', '.join(self.summary.order)}. Band:"
-            f" {study.level:.0%} interval.",
+            caption=f"{wording.capital(places)} {done(study)} one after another: {', '.join(self.summary.order)}.",
         )  # fmt: skip
         title = f"How many {places} of {self.summary.model} can go, one after another?"
         about = "Score: accuracy, or mean log-probability of the gold answers."
@@ -303,8 +298,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
         mean = f"all {orders} orders" if self.summary.every_order else f"{orders} random orders"
         drawn = Bars(
             "value", "place", runs="first_of_all", panel="task", also=("alone", "last"), name="shapley",
-            caption=f"Shapley values: means over {mean} of removal, with {study.level:.0%} intervals. Small: the drop"
-            " alone.",
+            caption=f"Shapley values: means over {mean} of removal. Small: the drop alone.",
         )  # fmt: skip
         title = f"What does each {noun(study)} of {self.summary.model} contribute?"
         rows = self._rows("shapley", ShapleyValue, self.summary.shares, "Shapley values")

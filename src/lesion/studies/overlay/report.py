@@ -13,7 +13,7 @@ from lesion.core.lock import locked
 from lesion.core.result import StudyResult
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import Check, Folded
+from lesion.report.blocks import Folded
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Map, Mark, Profile
 from lesion.report.parts import Chapter, Part, terminal
@@ -152,8 +152,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
         pairs = Rows(
             "correlations", [pair for model in summary.models for pair in model.pairs],
             (ModelProfiles, Correlation, PairNumbers), "Pairs of profiles",
-            "p: permutation of blocks, corrected over all pairs of different studies of all models; profiles of one"
-            " study are not tested.", order="doubt",
+            "Profiles of one study are not tested against each other.", order="doubt",
         )  # fmt: skip
         blocks = Rows(
             "overlay", lines, (result.Profile, ProfileBlock), "Profiles",
@@ -185,23 +184,14 @@ class OverlayResult(StudyResult[OverlaySummary]):
     def basis(self) -> str:
         summary = self.summary
         first = by_kinds(summary)[0]
-        tested = sum(len(model.tested) for model in summary.models)
-        return (
-            f"{wording.counted(len(first.blocks), 'block')}, {len(first.profiles)} profiles;"
-            f" {wording.counted(tested, 'pair')} of different studies, corrected together."
-        )
-
-    @override
-    def checks(self) -> list[Check]:
-        checks = []
-        for least in [model.needed for model in self.summary.models if model.needed is not None][:1]:
-            over = f"With {wording.counted(least.blocks, 'block')} and {wording.counted(least.pairs, 'pair')}"
-            seen = least.rho is not None and least.rho < PERFECT
-            good = Check("good", f"{over}, ρ beyond ±{rho(least.rho)} would be seen.")
-            checks.append(
-                good if seen else Check("bad", f"{over} no correlation short of a perfect one would be seen.")
-            )
-        return checks
+        profiles = f"{wording.counted(len(first.blocks), 'block')}, {len(first.profiles)} profiles"
+        least = next((model.needed for model in summary.models if model.needed is not None), None)
+        if least is None:
+            return f"{profiles}."
+        pairs = f"{wording.counted(least.pairs, 'pair')} of different studies, corrected together"
+        short = least.rho is None or least.rho >= PERFECT
+        seen = "no correlation short of a perfect one" if short else f"ρ beyond ±{rho(least.rho)}"
+        return f"{profiles}; {pairs}: over {wording.counted(least.blocks, 'block')} {seen} would be seen."
 
     @property
     @override

@@ -169,10 +169,7 @@ class PatchingResult(StudyResult[PatchingSummary]):
         own_claims = (*where_it_is_carried(tasks), *what_writes_it(tasks), *which_heads(tasks))
         names = wording.listed(list(dict.fromkeys(task.task for task in tasks)))
         records = [(task, cell) for task in tasks for cell in task.cells]
-        patches = Rows(
-            "patching", records, (Patched, PatchedCell), "Patches",
-            "p: Student's test over pairs, corrected by Holm's method over all cells of a model and task.", most="size",
-        )  # fmt: skip
+        patches = Rows("patching", records, (Patched, PatchedCell), "Patches", most="size")
         pairs = Rows(
             "pairs", tasks, (PatchedTask,), "Pairs",
             "Clean, corrupted: mean logit difference, the clean prompt's answer minus the corrupted prompt's. Right:"

@@ -333,7 +333,7 @@ def _tables(summary: TruncationSummary) -> tuple[Rows, ...]:
     return (
         Rows(
             "test", tested, (EditOf, Tested), "Every edit on test items",
-            "p: McNemar's exact test. Gold: mean log-probability of the gold answers.",
+            "Gold: mean log-probability of the gold answers.",
         ),
         Rows(
             "rivals", summary.rivals, (Rival,), "Every rival on test items",

@@ -147,7 +147,7 @@ class TuningResult(StudyResult[TuningSummary]):
     SUMMARY = TuningSummary
     EYEBROW = "tuning"
     READING = READING
-    TESTED = "Brackets: {level} intervals over items and, where there are several, seeds; they are not corrected."
+    TESTED = "Brackets and bars: {level} intervals over items and, where there are several, seeds; not corrected."
 
     trained: int = 0
 
@@ -213,9 +213,7 @@ class TuningResult(StudyResult[TuningSummary]):
         task, lines = summary.baseline[0].task, summary.arm_lines
         verdict = does_it_pay(summary)
         title = "Does it pay to tune the critical blocks only?" if verdict else f"What does tuning gain on {task}?"
-        level = f"{100 * summary.study.level:g}{wording.SPACE}%"
-        doubts = "items and seeds; small dots: single seeds" if len(summary.study.seeds) > 1 else "items"
-        over = f"Change of accuracy over the untuned model on the same items, with {level} intervals over {doubts}."
+        over = "Change of accuracy over the untuned model on the same items; small dots: single seeds."
         arms = Rows(
             "arms",
             lines,
