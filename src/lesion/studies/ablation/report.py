@@ -173,7 +173,7 @@ class AblationResult(StudyResult[AblationSummary]):
             error = "chance of any wrong call" if study.stop.rule == "e-Holm" else "expected share of wrong calls"
             return (
                 f"A place was evaluated until an e-value decided it; {study.stop.rule} limits the {error} to"
-                f" {100 * study.stop.level:g}{wording.SPACE}%. Brackets: {self.level} confidence sequences."
+                f" {100 * study.stop.level:g}{wording.SPACE}%. Brackets and bars: {self.level} confidence sequences."
             )
         above = " above guessing" * any(result.guessing for _, result in self.summary.results)
         stated = any(cell.stated for _, result in self.summary.results for cell in result.cells)
@@ -182,7 +182,7 @@ class AblationResult(StudyResult[AblationSummary]):
         return (
             f"A {what} is critical where an exact paired test rejects a loss of half or less of the accuracy{above},"
             f" and spared where one rejects a loss of a quarter or more.{cut} p are corrected by Holm's method over the"
-            f" {what}s of a model and task. Brackets: {self.level} intervals."
+            f" {what}s of a model and task. Brackets and bars: {self.level} intervals."
         )
 
     @override
@@ -208,8 +208,7 @@ def cells(material: Material) -> Rows:
         " above guessing. Both are Holm-corrected over the blocks of one model and task."
     )
     if summary.stopped:
-        level = f"{100 * summary.study.level:g}{wording.SPACE}%"
-        caption = f"With {level} confidence sequences over the items of the cell until it was decided."
+        caption = "Over the items of the cell until it was decided."
     blocks = _blocks(material)
     lines = [
         (curve.labels.model_copy(update={"blocks": blocks[curve.model]}), *curve.columns(cell))
@@ -251,7 +250,6 @@ def _marks(material: Material) -> Iterator[Mark]:
     summary = material.summary
     differing = {name for name in ("model", "unit", "factor") if len(alike(material.curves, name)) > 1}
     call = wording.call(summary.stopped)
-    level = f"{100 * summary.study.level:g}{wording.SPACE}%"
     above = " above guessing" * any(result.guessing for _, result in summary.results)
     meaning = (
         f" Critical: more than half of the right answers{above} are lost, beyond chance, allowing for all blocks tried;"
@@ -262,8 +260,7 @@ def _marks(material: Material) -> Iterator[Mark]:
         "accuracy", "layer", lines={"unedited": "baseline_accuracy", "chance": "chance"},
         filled="marked", base="baseline_accuracy", full=call,
         panel=("model", "unit", "factor", "task"), wide=True, name="accuracy",
-        caption=f"Accuracy without each block, below the unedited model's, with {level} intervals."
-        f"{meaning * (not mapped)}",
+        caption=f"Accuracy without each block, below the unedited model's.{meaning * (not mapped)}",
     )  # fmt: skip
     rows = "model" if "model" in differing else "factor" if differing else "task"
     panel = tuple(name for name in ("unit", "factor", "task") if name != rows)

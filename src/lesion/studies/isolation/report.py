@@ -94,8 +94,8 @@ class IsolationResult(StudyResult[IsolationSummary]):
     EYEBROW = "isolation of a skill"
     READING = READING
     TESTED = (
-        "Changes are tested by exact paired tests, with p corrected by Holm's method over all edits tried. Brackets:"
-        " {level} intervals, not corrected."
+        "Changes are tested by exact paired tests, with p corrected by Holm's method over all edits tried. Brackets"
+        " and bands: {level} intervals, not corrected."
     )
 
     @classmethod
@@ -217,8 +217,8 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
     seldom = {name for name, bar in rates.items() if all((getattr(line, name) or 0) <= bar for line, _ in measured)}
     rows = Rows(
         "evaluation", measured, (Measured, EditedModel), f"{evaluation.model} · edited",
-        "p: exact paired test, corrected over all edits tried. Beyond random: how much more the edit drops than the"
-        " mean of its random controls; they and the rivals of boosts have rows too.",
+        "Beyond random: how much more the edit drops than the mean of its random controls; they and the rivals of"
+        " boosts have rows too.",
         marked="changed", only_marked="shown changes only", most="strength",
         hidden=frozenset({"keep", "factor", *seldom}),
     )  # fmt: skip
@@ -285,7 +285,6 @@ def _marks(evaluation: Evaluation, measured: Sequence[Line]) -> tuple[Mark, ...]
                 "accuracy", name, series, log=name == "keep", panel="task", name=f"sweep-{name}",
                 lines={"unedited": "baseline", "guessing": "chance"},
                 only={"tried": True, "kind": kinds, name: tuple(places)},
-                caption="Bands: intervals. Dashed: the unedited model, and guessing where it is known.",
             )
         )  # fmt: skip
     return tuple(marks)
@@ -336,7 +335,7 @@ def _isolation(isolation: Isolation) -> Iterator[Part]:
             (
                 Curves("mean", "samples", "label", log=True, low=0.0, high=1.0, name="consistency",
                        lines={"random sets of that size": "chance"} if len(labels) == 1 else {},
-                       only={"label": tuple(labels)}, caption="Bands: jackknife intervals over repeats."),
+                       only={"label": tuple(labels)}),
             ) if several else (),
             claims.what_other_texts_select(isolation),
             short="Consistency",

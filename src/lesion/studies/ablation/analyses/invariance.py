@@ -91,11 +91,11 @@ def compared(family: FamilyResult, task: FamilyTask) -> Iterator[tuple[Compared,
         yield labels, pair, sets
 
 
-def _tables(families: Sequence[FamilyResult], level: str) -> Iterator[Table]:
+def _tables(families: Sequence[FamilyResult]) -> Iterator[Table]:
     """Every family's models against its base, its bases of other seeds against each other, and all other pairs."""
     caption = (
         "ρ: rank correlation of the drops over blocks; p one-sided over orders of the blocks. Without noise: of the"
-        f" true drops, with the {level} interval of a bootstrap over items. By chance: two random sets of these sizes."
+        " true drops, with the interval of a bootstrap over items. By chance: two random sets of these sizes."
         " Surely lost: in the model the whole interval of the drop is too small; surely new: the reverse."
     )
     slugs = [re.sub(r"[^A-Za-z0-9._-]+", "-", family.family)[:60] for family in families]
@@ -233,7 +233,6 @@ def part(material: Material) -> Part | None:
         return None
     finished = {member.model for family in shared.families for member in family.finished}
     strips = [(place, cell) for _, place, cell in cells(material) if place.model in finished]
-    level = f"{100 * shared.level:g}{wording.SPACE}%"
     notes = tuple(note for family in shared.families for note in family.notes)
     reasons = tuple(
         f"{family.family}, {task.task}, {family.verdict.by_task[task.task]}: {fact.text}."
@@ -250,7 +249,7 @@ def part(material: Material) -> Part | None:
     ).figure(strips, "invariance")  # fmt: skip
     if maps is not None:
         own.append(Folded("The blocks of every model", (maps,)))
-    own.append(Folded("Every two models of a family", tuple(_tables(shared.families, level))))
+    own.append(Folded("Every two models of a family", tuple(_tables(shared.families))))
     own.append(Folded("Task by task, and how the words are chosen", (Prose((shared.rule,), reasons),)))
     return Part(
         "The same blocks in base and children?",

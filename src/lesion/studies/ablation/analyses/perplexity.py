@@ -56,11 +56,10 @@ def sweeps(summary: AblationSummary) -> list[Sweep]:
 
 def rows(summary: AblationSummary) -> Rows:
     """One line per model, text, unit, factor and place: `perplexity.csv`."""
-    level = f"{100 * summary.study.level:g}{wording.SPACE}%"
     return Rows(
         "perplexity", [(of, cell) for of, _, cells in sweeps(summary) for cell in cells], (Scored, TextUnderEdit),
         "Running text under every cut",
-        f"Perplexity and its ratio to that of the unedited model, with {level} intervals from the spread between texts."
+        "Perplexity and its ratio to that of the unedited model, with intervals from the spread between texts."
         " p: the ratio is 1 (Student's test on the same texts), Holm-corrected over the places of one model, text, unit"
         " and factor.", most="size",
     )  # fmt: skip
