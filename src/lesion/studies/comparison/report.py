@@ -367,9 +367,8 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
     @override
     def facts(self) -> list[tuple[str, str]]:
         summary = self.summary
-        counts = [f"{task.name}: {wording.counted(task.items, 'item')}" for task in summary.tasks]
         sides = [(s.label, f"{s.model} (fingerprint {s.fingerprint}), {', '.join(s.engines)}") for s in summary.sides]
-        named = [("folders", ", ".join(summary.study.folders)), *sides, ("tasks", ", ".join(counts))]
+        named = [("folders", ", ".join(summary.study.folders)), *sides]
         return [(visible(name), value) for name, value in [*named, *entries({"level": summary.study.level})]]
 
     @override

@@ -144,14 +144,8 @@ def same_blocks(families: Sequence[FamilyResult]) -> Iterable[Claim]:
     child no longer needs block L, or has its blocks in another order of importance. | Whether A depends on the same
     blocks in base and children cannot be told: why. | A control agrees less (as well, so that the agreement is no
     evidence of what training keeps). | Not compared with noise of the same size.
-    Needs: Holds: the critical blocks of all children together overlap the base's beyond chance (p ≤ 0.05). Where the
-    order of blocks can be measured (ceiling ≥ 0.8, few ties), it agrees beyond chance (one-sided permutation p ≤ 0.05,
-    Holm-corrected over the children), with an interval of ρ from 0.5 up; elsewhere the child shares critical blocks
-    with the base and has surely lost none. Does not hold: in some child the interval ends below 0.5, or more than 50 %
-    of the base's critical blocks are surely not critical. Otherwise: cannot tell. It holds only beside controls (noise
-    of the same size, bases of other seeds) that can do the task and agree with the base less than every child does: a
-    small change keeps the order of blocks whatever was trained. A model not surely above 5 % accuracy has no skill to
-    lose.
+    Needs: the rule that the page states (`judged.RULE`): an overlap of critical blocks beyond chance and, where it can
+    be measured, an order of blocks that agrees beyond chance, beside controls that agree less
     """
     for family in families:
         words = family.verdict.by_task
