@@ -195,7 +195,7 @@ class Profile(Mark):
         at = frame["x"]
         frame = frame.assign(left=at - HALF, right=at + HALF, begin=at - 0.5, end=at + 0.5)
         lines = [(label, value) for label, value in self._levels(records)]
-        bounds = [*_ends(every, y), *(value for _, value in self._all_levels(every)), *frame["base"]]
+        bounds = [*_ends(every, y), *(value for record in every for _, value in self._levels([record])), *frame["base"]]
         across = Axis(over.title.lower() if last else "", places[0] - 0.6, places[-1] + 0.6, whole=True)
         upright = Axis(y.heading, *_room(bounds))
         bars = alt.Chart(frame).mark_rect(color=theme.TONES[0]).encode(
@@ -230,9 +230,6 @@ class Profile(Mark):
         y = shown_of(records[0], self.y)
         levels = [(label, _number(value_of(records[0], name), y)) for label, name in self.lines.items()]
         return [(label, value) for label, value in levels if not math.isnan(value)]
-
-    def _all_levels(self, records: Sequence[Record]) -> list[tuple[str, float]]:
-        return [level for record in records for level in self._levels([record])]
 
 
 FULL, PALE = 0.95, 0.32

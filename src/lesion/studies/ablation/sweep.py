@@ -111,15 +111,11 @@ def text_of(edit: PlaceEdit, task: str) -> str:
     return f"{edit}@{digest}" if digest else str(edit)
 
 
-def number_of(edit: PlaceEdit) -> Part | None:
-    """The number or name of the part of its block that an edit changes; None of a block or branch."""
-    return edit.part if isinstance(edit, Replacement) else part_of(edit)
-
-
 def place_of_edit(edit: PlaceEdit, task: str) -> dict[str, Any]:
     """The fields of `cell.Place`: what an edit changes, and of a replacement the task's own reference."""
     about = {"layer": edit.layer, "unit": edit.unit, "factor": edit.factor}
-    return about | {"reference": digest_of(edit, task), "part": number_of(edit)}
+    part = edit.part if isinstance(edit, Replacement) else part_of(edit)
+    return about | {"reference": digest_of(edit, task), "part": part}
 
 
 def made(edit: PlaceEdit, reference: Reference | None, *, draw: int | None = None, name: str = "") -> Edit:
@@ -159,11 +155,6 @@ MOST_NEURONS = 1000
 def is_inner(unit: Unit) -> bool:
     """Whether a unit is one of which a block has several."""
     return unit not in UNITS
-
-
-def edits_of_block(anatomy: Anatomy, unit: Unit, layer: int, factor: float) -> list[Scale]:
-    """The edits of one unit of one block: a single one, or of units of which it has several one each."""
-    return [scaling(unit, layer, factor, part) for part in _inner(anatomy, unit, layer)]
 
 
 def _inner(anatomy: Anatomy, unit: Unit, layer: int) -> Sequence[Part | None]:
@@ -208,7 +199,10 @@ def sweep(
     edits: list[PlaceEdit] = []
     for unit in units:
         edits += [
-            edit for factor in factors for layer in layers for edit in edits_of_block(anatomy, unit, layer, factor)
+            scaling(unit, layer, factor, part)
+            for factor in factors
+            for layer in layers
+            for part in _inner(anatomy, unit, layer)
         ]
         edits += [
             Replacement(address(layer, unit, part), kind)

@@ -237,12 +237,9 @@ def _tasks(a: Source, b: Source, wanted: Sequence[str], notes: list[str]) -> lis
     for one, other in ((a, b), (b, a)):
         alone = [task for task in one.items if task not in other.items and (not wanted or task in wanted)]
         if alone:
-            notes.append(f"Only {one.side.label} answered {wording.listed(alone)}, which {_is(alone)} left out.")
+            verb = "is" if len(alone) == 1 else "are"
+            notes.append(f"Only {one.side.label} answered {wording.listed(alone)}, which {verb} left out.")
     return chosen
-
-
-def _is(several: Sequence[object]) -> str:
-    return "is" if len(several) == 1 else "are"
 
 
 def _items(a: Source, b: Source, task: str, notes: list[str]) -> list[str]:

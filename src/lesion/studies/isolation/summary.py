@@ -104,7 +104,9 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
             notes.append(f"{plan.model} has not answered all items of {name} without an edit yet.")
             continue
         complete[name] = task
-        notes += _incomplete(plan, task)
+        if missing := ", ".join(edit.name for edit in plan.tried if edit.edit not in task.by_edit):
+            left_out = f"{name}: left out, not all items being answered: {missing}"
+            notes.append(f"{left_out}; evaluate again with every edit wanted.")
         baseline = task.baseline
         tasks.append(
             EvaluatedTask(
@@ -137,13 +139,6 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
         choice=choice,
         notes=tuple(notes),
     )
-
-
-def _incomplete(plan: EvaluationPlan, task: _Task) -> list[str]:
-    """A note on edits of the folder that have not answered all items of a task, so that its table lacks them."""
-    missing = ", ".join(edit.name for edit in plan.tried if edit.edit not in task.by_edit)
-    left_out = f"{task.name}: left out, not all items being answered: {missing}; evaluate again with every edit wanted."
-    return [left_out] if missing else []
 
 
 def _complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, _Answers]:

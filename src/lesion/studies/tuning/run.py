@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from lesion.atomic import keep
 from lesion.core.layers import canonical_layers
@@ -223,22 +222,13 @@ class _Work:
         rates = sorted(self.study.learning_rates)
         if len(rates) == 1:
             return rates[0], {}
-        accuracy = {
-            rate: [
-                float(
-                    self._right(
-                        done[cells[name, rate, seed]].fingerprint, self.data.choice, self.data.validation
-                    ).mean()
-                )
-                for seed in self.study.seeds
-            ]
-            for rate in rates
-        }
-        return max(rates, key=lambda rate: (round(float(np.mean(accuracy[rate])), 12), -rate)), accuracy
 
-    def _right(self, fingerprint: str, choice: TaskChoice, items: Sequence[Item]) -> NDArray[np.bool_]:
-        """[items] whether the model with these weights is right on each."""
-        return self._answers(fingerprint, choice, items)["correct"].to_numpy(dtype=bool)
+        def held_out(rate: float, seed: int) -> float:
+            trained = done[cells[name, rate, seed]].fingerprint
+            return float(self._answers(trained, self.data.choice, self.data.validation)["correct"].astype(bool).mean())
+
+        accuracy = {rate: [held_out(rate, seed) for seed in self.study.seeds] for rate in rates}
+        return max(rates, key=lambda rate: (round(float(np.mean(accuracy[rate])), 12), -rate)), accuracy
 
     def _answers(self, fingerprint: str, choice: TaskChoice, items: Sequence[Item]) -> pd.DataFrame:
         """The answers to these items, in their order, of the model with these weights."""
