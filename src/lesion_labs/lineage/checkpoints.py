@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import copy
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lesion.errors import LesionError, UsageError
-from lesion.models.quiet import quiet
 from lesion.models.source import CHECKPOINTS
 from lesion.outputs import own, refuse_another_kind
+from lesion.training import checkpoint
 
 DOZEN = 12
 LATE = 6
@@ -53,34 +49,8 @@ def schedule(groups: int, count: int = DOZEN, late: int = LATE) -> tuple[int, ..
 def write(
     folder: Path, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, dtype: torch.dtype = torch.float16
 ) -> None:
-    """Write a network, in half precision by default, with its tokenizer as a folder that `lesion` loads; it stays as it
-    is.
-
-    The folder is there whole or not at all; one that is there already is replaced.
-    """
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    with writing(folder):
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        with quiet():
-            copy.deepcopy(network).to("cpu", dtype).save_pretrained(unfinished)
-            tokenizer.save_pretrained(unfinished)
-        for file in unfinished.iterdir():
-            file.chmod(0o644)  # safetensors writes files that only their owner can read
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.replace(folder)
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Say why a folder could not be written, and what to do."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        raise LesionError(
-            f"The model could not be written to {folder}: {error}. Free some space, or make the folder writable, and"
-            " give the same command again: it goes on where it stopped."
-        ) from error
+    """Write a network, in half precision by default, with its tokenizer; it stays as it is."""
+    checkpoint.write(folder, copy.deepcopy(network).to("cpu", dtype), tokenizer)
 
 
 def claim(out: Path, kind: str) -> None:

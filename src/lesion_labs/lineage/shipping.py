@@ -16,9 +16,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lesion.atomic import replace
 from lesion.models.load import Model, load
+from lesion.training.checkpoint import writing
 from lesion.training.resume import Point, curve
 from lesion_labs.lineage.base import Recipe
-from lesion_labs.lineage.checkpoints import write, writing
+from lesion_labs.lineage.checkpoints import write
 
 TASK = "primer:arithmetic"
 LINES = 12  # of a curve

@@ -15,7 +15,8 @@ from lesion.errors import UsageError
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
 from lesion.report import wording
-from lesion_labs.lineage.checkpoints import claim, write, writing
+from lesion.training.checkpoint import writing
+from lesion_labs.lineage.checkpoints import claim, write
 from lesion_labs.planted.compiled import compiled
 from lesion_labs.planted.kinds import ALL, KINDS, check_kind
 from lesion_labs.planted.recipe import CONTROLS, SKILL, SKILLS, Planted, Recipe, jsonl, questions, tokenizer

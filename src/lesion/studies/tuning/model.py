@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from pydantic import ValidationError
-from safetensors import SafetensorError
 
 from lesion.atomic import keep
 from lesion.edits.files.card import LOADING, cell, code, front_and_rest
@@ -14,12 +12,12 @@ from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.models.gguf_checkpoint import as_folder
 from lesion.models.load import Model
-from lesion.models.quiet import quiet
 from lesion.models.source import find
 from lesion.report.values import CHANGE, SHARE, Value
 from lesion.report.wording import counted
 from lesion.studies.tuning.result import ArmResult, TuningSummary
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
+from lesion.training.checkpoint import write
 
 FOLDER, NOTE, CARD = "model", "tuned.json", "README.md"
 
@@ -49,25 +47,8 @@ def _note(folder: Path) -> Note:
 
 def write_model(folder: Path, model: Model) -> None:
     """Write a model, in float32, into `model` of a study's folder, whole or not at all, in place of one there."""
-    place = folder / FOLDER
-    unfinished = place.with_name(f".{place.name}.unfinished")
-    try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        with quiet():
-            model.network.save_pretrained(unfinished)
-            model.tokenizer.save_pretrained(unfinished)
-        (unfinished / NOTE).write_text(Note(fingerprint=model.fingerprint).model_dump_json() + "\n", encoding="utf-8")
-        for file in unfinished.iterdir():
-            if file.is_file():
-                file.chmod(0o644)  # safetensors writes files that only their owner can read
-        shutil.rmtree(place, ignore_errors=True)
-        unfinished.replace(place)
-    except (OSError, SafetensorError) as error:
-        raise LesionError(
-            f"The model could not be written to {place}: {error}. Free some space, or make the folder writable, and"
-            " give the same command again: nothing has to be trained twice."
-        ) from error
+    note = Note(fingerprint=model.fingerprint).model_dump_json() + "\n"
+    write(folder / FOLDER, model.network, model.tokenizer, {NOTE: note})
 
 
 def write_card(folder: Path, summary: TuningSummary) -> None:
