@@ -366,7 +366,7 @@ class Measured(UnderEdit):
     Attributes:
         tried: whether the edit is neither the random control nor the rival of another.
         drawn: whether it stands in the first figure.
-        series: what tells its line from others where the share varies, and where the factor does.
+        by_share, by_factor: what tells its line from others where the share varies, and where the factor does.
         random_lowest, random_highest: of the accuracies (perplexities) under the random controls.
     """
 
@@ -400,7 +400,8 @@ class Measured(UnderEdit):
     drop_high_clustered: Number = column(default=None)
     design_effect: Number = column(default=None)
     clusters: int | None = column(default=None)
-    series: tuple[str, str]
+    by_share: str
+    by_factor: str
     tried: bool
     drawn: bool
 
@@ -420,16 +421,6 @@ class Measured(UnderEdit):
         """The least, the mean and the largest drop under the random controls."""
         base, ends = self.baseline.value, (self.random_lowest, self.random_accuracy, self.random_highest)
         return () if base is None else tuple(base - end for end in ends if end is not None)
-
-    @property
-    def by_share(self) -> str:
-        """Its line where the share of weights varies."""
-        return self.series[0]
-
-    @property
-    def by_factor(self) -> str:
-        """Its line where the factor varies."""
-        return self.series[1]
 
 
 class Sizes(Row):
@@ -469,6 +460,7 @@ def measured(evaluation: Evaluation) -> list[Line]:
 def _measured(evaluation: Evaluation, task: EvaluatedTask, cell: TaskUnderEdit, *, drawn: bool) -> Measured:
     edit, baseline = evaluation.by_edit[cell.edit], task.baseline.result
     under, reached = evaluation.name_of(cell.edit), edit.achieved
+    by_share, by_factor = _series(evaluation, edit)
     if reached is not None and edit.factor is not None and abs(reached - edit.factor) > 1e-6:
         under += f" ({reached:.6g} reached)"
     numbers: dict[str, Any] = dict(cell.rates) | clustered_intervals.columns(cell.clustered)
@@ -494,7 +486,8 @@ def _measured(evaluation: Evaluation, task: EvaluatedTask, cell: TaskUnderEdit, 
         kind=task.kind,
         items=task.items,
         chance=task.chance,
-        series=_series(evaluation, edit),
+        by_share=by_share,
+        by_factor=by_factor,
         tried=edit.tried,
         drawn=drawn,
         **numbers,
