@@ -79,7 +79,7 @@ def test_the_paragraph_is_the_claims_and_names_the_paper_of_the_method(result: S
     assert text.startswith("Model: llama-instruct. ")
     assert "exact paired test" in text
     assert "corrected by Holm's method over the blocks" in text
-    assert r"Brackets: 95~\% intervals." in text
+    assert r"Brackets and bars: 95~\% intervals." in text
     assert "@misc{nepal2025layer," in paper.references(result)
 
 
