@@ -19,12 +19,11 @@ from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.blocks import Figure, Folded
 from lesion.report.claims import Claim, rule
-from lesion.report.forms import POINTS, SHARE, WHOLE_SHARE, decimals
 from lesion.report.marks import Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.report.table import Table
-from lesion.report.values import Estimate, Number
+from lesion.report.values import POINTS, SHARE, WHOLE_SHARE, Estimate, Number, decimals
 from lesion.statistics.paired import ALPHA, holm, wilson
 from lesion.studies.ablation.cell import Cell, Curve, Labels, named, under
 from lesion.studies.ablation.result import Material
