@@ -338,8 +338,9 @@ def table(done: Sequence[Family]) -> str:
             text = _UNREAD.sub("an architecture that", text)
             noted, types = reasons[each.states[column], text]
             noted[column], types[each.type] = None, None
+    all_of_vllm = " and ".join(VLLM.values())
     said = [
-        f"- {state}, {' and '.join(noted)}: {', '.join(types)}: {text}"
+        f"- {state}, {' and '.join(noted).replace(all_of_vllm, 'vLLM (all columns)')}: {', '.join(types)}: {text}"
         for (state, text), (noted, types) in sorted(reasons.items(), key=lambda pair: _WORST.index(pair[0][0]))
     ]
     untried = [f"- {each.type}: {' '.join(each.notes[''].split())}" for each in merged if not each.states]

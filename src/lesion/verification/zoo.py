@@ -23,6 +23,7 @@ WIDE: dict[str, Any] = {
     **{"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32, "global_head_dim": 32},
     **{"d_model": 64, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "qk_head_dim": 128, "v_head_dim": 64},
     **{"kv_lora_rank": 512, "attention_hidden_size": 128, "attention_head_dim": 64, "conv_dim": 64},
+    **{"block_dim": 64, "rotary_dim": 16},
     **{"index_head_dim": 128, "indexer_head_dim": 32, "mamba_d_head": 32, "mamba_head_dim": 32},
     **{"mamba_headdim": 32, "mamba_d_ssm": 128},
 }
@@ -61,8 +62,10 @@ _MAMBA, _MAMBA2 = ["mamba", "attention"] * 2, ["mamba", "hybrid"] * 2
 # What types need beside that, the types in front; None leaves a setting at the type's own.
 _MORE: dict[str, dict[str, Any]] = {
     "axk1 axk2 deepseek_v2 longcat_flash minicpm3 youtu bailing_hybrid": {"num_key_value_heads": 4},
-    "deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa": {"num_key_value_heads": 4, "topk_method": "noaux_tc"},
-    "afmoe": {"score_func": "sigmoid"},
+    "deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa": {
+        **{"num_key_value_heads": 4, "topk_method": "noaux_tc", "first_k_dense_replace": 1},
+    },
+    "afmoe": {"score_func": "sigmoid", "route_norm": True},
     "bamba": {"attn_layer_indices": [1, 3]},
     "codegen gptj": {"rotary_dim": 4},
     "cpmant": {"dim_ff": 48, "prompt_types": 4, "prompt_length": 4, "segment_types": 4, "dim_head": 8},
@@ -72,7 +75,12 @@ _MORE: dict[str, dict[str, Any]] = {
     "granitemoehybrid": {"layer_types": _MAMBA, "layers_block_type": None},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": {"linear_head_dim": 8, "linear_num_heads": 4, "num_key_value_heads": 4},
-    "lfm2 lfm2_moe": {"layer_types": _CONV, "block_auto_adjust_ff_dim": False, "conv_dim": 32},
+    "gemma4_text": {"num_experts": None},
+    "lfm2 lfm2_moe": {
+        **{"layer_types": _CONV, "block_auto_adjust_ff_dim": False, "conv_dim": 32, "block_dim": 32},
+        **{"block_ff_dim": 48},
+    },
+    "minimax_m2": {"rotary_dim": 4},
     "mamba2": {"head_dim": 16},
     "fuyu": {"intermediate_size": 48},
     "gemma2 gemma3_text": {"query_pre_attn_scalar": 8},
