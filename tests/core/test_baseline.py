@@ -46,7 +46,7 @@ def test_at_the_floor_a_study_stops_before_its_sweep_and_says_which_prompt_style
     done = command(capsys, *words)
     assert done.code == 1
     assert "With --prompt-style chat" in done.err
-    assert "--anyway goes on" in done.err
+    assert "--anyway (in a study file `anyway = true`) goes on" in done.err
     assert f"lesion check {MODEL} --task {towns} --prompt-style raw" in done.err
     assert done.err.count("the gold answer is") == 3
     assert evaluated(tmp_path / "out") == {(MODEL, "baseline")}

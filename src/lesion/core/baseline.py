@@ -89,7 +89,8 @@ def stop(evaluation: Evaluation, chosen: ModelChoice, model: Model, reasons: Map
         f"Too few answers are right for what this study tests, so it stops before any edit of {chosen.name}.",
         *lines,
         f"What the model is sent, and how its answers are read: {shlex.join(words)}",
-        f"--anyway goes on in {evaluation.run.folder} all the same; other prompts need another folder (--out).",
+        f"--anyway (in a study file `anyway = true`) goes on in {evaluation.run.folder} all the same; other"
+        " prompts need another folder (--out).",
     )
 
 

@@ -97,3 +97,15 @@ def test_the_page_of_a_study_of_chains_has_the_part(tmp_path):
     of = material()
     result = AblationResult(tmp_path, of.summary, stored=(of.answers, of.items))
     assert "How do chains of thought break?" in [part.title for part in result.parts()]
+
+
+def test_of_several_models_it_is_counted_in_how_many_a_block_does_it():
+    (one,) = chains.broken(material())
+    (none,) = chains.broken(material(lambda layer, item: chain(None, item)))
+    (claim,) = chains.how_chains_break([one, one, none])
+    assert claim.text.replace("\N{NO-BREAK SPACE}", " ") == (
+        "sums: Of 3 models more chains have a wrong equation without block 1 in 2."
+        " Of 3 models fewer chains have an equation without block 0 in 2 and block 2 in 2."
+    )
+    (claim,) = chains.how_chains_break([none] * 3)
+    assert claim.sentences == ("No block is shown to make more chains calculate wrongly, or fewer calculate.",)

@@ -6,6 +6,7 @@ or more have an equation.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ import pandas as pd
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
 from lesion.report import wording
-from lesion.report.blocks import Figure, Folded
+from lesion.report.blocks import Folded
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Curves, Map
 from lesion.report.parts import Part
@@ -37,7 +38,14 @@ CHAINS = 0.5
 LIMITS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Tokens after which accuracy is looked at."""
 DRAWN = 5
-"""So many edits, of the largest losses, are drawn over the limits."""
+"""So many edits, of the largest losses, are drawn over the limits, and so many blocks named of several models."""
+FEW = 2
+"""Of more models one claim is made, and their maps are folded."""
+DIFFERENCES = {
+    "more": ("wrong", "more chains have a wrong equation"),
+    "fewer": ("calculating", "fewer chains have an equation"),
+}
+"""What is tested, with the share that it is of, and what is said where it is shown."""
 
 
 class Under(Labels):
@@ -204,6 +212,11 @@ class Broken:
         """The row of the unedited model."""
         return self.unedited.row(self.unedited, self.level)
 
+    def shown(self, by: str) -> list[tuple[Cell, Chains]]:
+        """The edits under which one of `DIFFERENCES` is shown."""
+        every = [(cell, row, getattr(row, by)) for (cell, _), row in zip(self.edited, self.rows, strict=True)]
+        return [(cell, row) for cell, row, found in every if found.value > 0 and found.p_corrected <= ALPHA]
+
 
 def broken(material: Material) -> list[Broken]:
     """The curves of tasks that are answered in chains; none of a study that stops cells once they are decided."""
@@ -226,7 +239,8 @@ def broken(material: Material) -> list[Broken]:
             frame = by_edit.get((curve.model, curve.task, cell.edit))
             if frame is not None and list(frame["item"]) == list(own["item"]):
                 edited.append((cell, Texts(Under(**about, cut=str(cell.layer), edit=cell.edit), frame, language)))
-        every.append(Broken(curve, unedited, tuple(edited), material.summary.study.level))
+        if edited:
+            every.append(Broken(curve, unedited, tuple(edited), material.summary.study.level))
     return every
 
 
@@ -234,32 +248,50 @@ def broken(material: Material) -> list[Broken]:
 def how_chains_break(every: Sequence[Broken]) -> Iterable[Claim]:
     """What chains of thought break of: equations that are wrong, or chains that never get to one.
 
-    Says: Without block L more chains have a wrong equation: X % against Y % unedited; Z % are language. | Without block
+    Says: Without block L more chains have a wrong equation: X % against Y % unedited, Z % are language. | Without block
     L fewer chains have an equation: X % against Y % unedited. | No block is shown to make more chains calculate
-    wrongly, or fewer calculate.
-    Needs: an exact paired test (McNemar) over the chains of the same items, Holm-corrected over all blocks
+    wrongly, or fewer calculate. | Of N models more chains have a wrong equation without block L in n. | Of N models
+    fewer chains have an equation without block L in n.
+    Needs: an exact paired test (McNemar) over the chains of the same items, Holm-corrected over all blocks of a model
     """
     labels = [of.curve.labels for of in every]
+    for own in _by_sweep(every):
+        if len(own) > FEW:
+            rows = tuple(row for of in own for by in DIFFERENCES for _, row in of.shown(by))
+            sentences = tuple(filter(None, (_over_models(own, by) for by in DIFFERENCES)))
+            yield Claim(sentences or (_none(own[0]),), rows, own[0].curve.task)
+            continue
+        for of in own:
+            sentences = tuple(filter(None, (_sentence(of, by) for by in DIFFERENCES)))
+            rows = tuple(dict.fromkeys(row for by in DIFFERENCES for _, row in of.shown(by)))
+            yield Claim(sentences or (_none(of),), rows, subject(of.curve.labels, labels))
+
+
+def _none(of: Broken) -> str:
+    noun = wording.UNIT_NAMES[of.curve.unit]
+    return f"No {noun} is shown to make more chains calculate wrongly, or fewer calculate."
+
+
+def _by_sweep(every: Sequence[Broken]) -> list[list[Broken]]:
+    """Those of the same task, unit and factor together."""
+    groups: dict[tuple[str, Unit, Factor], list[Broken]] = {}
     for of in every:
-        more = [(cell, row) for (cell, _), row in zip(of.edited, of.rows, strict=True) if _shown(row.more)]
-        fewer = [(cell, row) for (cell, _), row in zip(of.edited, of.rows, strict=True) if _shown(row.fewer)]
-        sentences = [
-            _sentence("more chains have a wrong equation", more, "more", "wrong", of.without),
-            _sentence("fewer chains have an equation", fewer, "fewer", "calculating", of.without),
-        ]
-        if not more and not fewer:
-            noun = wording.UNIT_NAMES[of.curve.unit]
-            sentences = [f"No {noun} is shown to make more chains calculate wrongly, or fewer calculate."]
-        rows = dict.fromkeys(row for _, row in (*more, *fewer))
-        yield Claim(tuple(filter(None, sentences)), tuple(rows), subject(of.curve.labels, labels))
+        groups.setdefault((of.curve.task, of.curve.unit, of.curve.factor), []).append(of)
+    return list(groups.values())
 
 
-def _shown(difference: Estimate) -> bool:
-    return (difference.value or 0.0) > 0 and (difference.p_corrected or 0.0) <= ALPHA
+def _over_models(own: Sequence[Broken], by: str) -> str:
+    """In how many models which blocks do it."""
+    counts = Counter(named([cell]) for of in own for cell, _ in of.shown(by))
+    if not counts:
+        return ""
+    places = [f"{place} in {count}" for place, count in counts.most_common(DRAWN)]
+    return f"Of {len(own)} models {DIFFERENCES[by][1]} without {wording.listed(places)}."
 
 
-def _sentence(what: str, shown: Sequence[tuple[Cell, Chains]], by: str, share: str, without: Chains) -> str:
+def _sentence(of: Broken, by: str) -> str:
     """Of the edit with the largest difference, and which others differ; empty where none is shown to."""
+    (share, what), shown, without = DIFFERENCES[by], of.shown(by), of.without
     if not shown:
         return ""
     cell, row = max(shown, key=lambda pair: getattr(pair[1], by).value)
@@ -279,6 +311,8 @@ def part(material: Material) -> Part | None:
     panel = ("model", "task", "unit", "factor")
     texts = [[of.unedited, *(texts for _, texts in of.edited)] for of in every]
     fails = [row for own in texts for each in own for row in each.fails()]
+    kinds = {kind for own in texts for each in own for kind in each.failures}
+    fails = [row for row in fails if row.failure in kinds]
     table = Rows("failures", fails, (Fails,), "How answers fail", most="answers")
     mark = Map(
         "share", "cut", "failure", hue="share", full=1.0, panel=panel, wide=True, name="failures",
@@ -294,20 +328,20 @@ def part(material: Material) -> Part | None:
         "accuracy", "limit", ("cut",), panel=panel, log=True, name="token-limits", wide=True,
         caption="Accuracy if answers had been cut off after so many tokens: unedited, and under the largest losses.",
     ).figure(within, "token-limits")  # fmt: skip
+    few = len(every) <= FEW
+    figures = {"How answers fail, in every model": None if few else mark.figure(fails, "failures")}
+    figures |= {"Accuracy by token limit": limits}
+    folded = [Folded(title, (figure,)) for title, figure in figures.items() if figure is not None]
     return Part(
         "How do chains of thought break?",
         table,
-        (mark,),
+        (mark,) if few else (),
         how_chains_break(every),
-        "Every wrong answer counts once, under the first line that it meets.",
+        "Every wrong answer counts once: under the first of these, from the top, that holds.",
         "Chains",
-        own=(Folded("The equations under every edit", (Table.of(chains),)), *_folded(limits)),
+        own=(*folded, Folded("The equations under every edit", (Table.of(chains),))),
         wide=True,
     )
-
-
-def _folded(figure: Figure | None) -> tuple[Folded, ...]:
-    return () if figure is None else (Folded("Accuracy by token limit", (figure,)),)
 
 
 def _drawn(of: Broken) -> list[Texts]:
