@@ -31,16 +31,16 @@ PLAIN = {"attention": "self_attn", "mlp": "mlp"}
 TEXTS = (3, 5, 2, 4)
 
 
-def some_reference(model: Model, texts: tuple[int, ...] = TEXTS, seed: int = 0) -> Reference:
+def some_reference(model: Model, texts: tuple[int, ...] = TEXTS, seed: int = 0, width: int = 32) -> Reference:
     """A reference of any numbers at every place of a tiny model."""
     generator = torch.Generator().manual_seed(seed)
     numbers = [str(block.index) for block in model.anatomy.blocks]
     addresses = [number if unit == "block" else f"{number}.{unit}" for number in numbers for unit in UNITS]
-    sampled = {address: torch.randn(sum(texts), 32, generator=generator) for address in addresses}
-    means = {address: torch.randn(2, 32, generator=generator) for address in sampled}
+    sampled = {address: torch.randn(sum(texts), width, generator=generator) for address in addresses}
+    means = {address: torch.randn(2, width, generator=generator) for address in sampled}
     # For positions 0 to 5, and behind them.
-    at = {address: torch.randn(7, 32, generator=generator) for address in sampled}
-    fitted = {address: torch.randn(2, 32, generator=generator) for address in sampled}
+    at = {address: torch.randn(7, width, generator=generator) for address in sampled}
+    fitted = {address: torch.randn(2, width, generator=generator) for address in sampled}
     kinds = {"mean": means, "position": at, "resample": sampled, "optimal": fitted}
     return Reference(model.name, model.fingerprint, "some texts", 99, kinds, texts=texts)
 

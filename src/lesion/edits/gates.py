@@ -308,7 +308,9 @@ class Gates:
         if self._positional:
             length = self._length() if self._length else None
             given = self._given_positions
-            self._positions = positions_of(args, kwargs, length) if given is None else given
+            told = positions_of(args, kwargs, length) if given is None else given
+            if told is not None:  # Reformer's trunk is given no tokens, and the network around it was
+                self._positions = told
 
     def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self._positions = None

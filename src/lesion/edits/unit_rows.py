@@ -43,7 +43,8 @@ def positions_of(
     what the mask of the tokens shows, else from the length of the cache on. None where the pass has no tokens.
 
     Raises:
-        LesionError: one token follows on a state that does not say how many came before.
+        LesionError: one token follows on a state that does not say how many came before, or the pass has more tokens
+            than the text.
     """
     inputs = (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args[:1])
     tokens = next((tensor for tensor in inputs if isinstance(tensor, Tensor)), None)
@@ -54,7 +55,12 @@ def positions_of(
     if isinstance(given, Tensor):
         return given
     if text is not None:
-        begin = max(0, text - length)
+        if length > text:
+            raise LesionError(
+                f"This network adds {length - text} tokens of its own to a text, so that the positions of its tokens"
+                " are not known, on which what is put in the place of a contribution depends: scale the place instead."
+            )
+        begin = text - length
         return torch.arange(begin, begin + length, device=tokens.device)[None]
     if length == 1 and cache is None and any(kwargs.get(name) is not None for name in STATES):
         raise LesionError(

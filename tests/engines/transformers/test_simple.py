@@ -145,6 +145,29 @@ def test_what_replaces_a_block_at_a_decoded_token_is_what_it_is_in_the_whole_tex
 
 
 @torch.inference_mode()
+def test_what_replaces_a_block_of_reformer_is_what_it_is_in_the_whole_text():
+    model = made("reformer")
+    reference = some_reference(model, seed=1, width=64)  # of two streams
+    for kind in ("mean", "position"):
+        (said,) = answers(
+            model, [Request("", TEXTS[0], edit := Replace("1", kind, reference), Decoding(LIMIT))]
+        ).values()
+        text = list(TEXTS[0])
+        with applied(model, edit):
+            for token in said.token_ids:
+                assert token == int(model.network(torch.tensor([text]), use_cache=False).logits[0, -1].argmax())
+                text.append(token)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("cpmant", 4), ("xlm", 1)])
+def test_positions_in_a_network_that_adds_tokens_of_its_own_are_not_guessed(kind, count):
+    model = made(kind)
+    edit = Replace("1", "position", some_reference(model))
+    with pytest.raises(LesionError, match=f"adds {count} tokens? of its own"):
+        answers(model, [Request("", TEXTS[0], edit, Decoding(LIMIT))])
+
+
+@torch.inference_mode()
 def test_a_position_that_a_state_does_not_tell_is_not_guessed():
     model = made("mamba2")
     state = model.network(torch.tensor([TEXTS[0]]), use_cache=True).cache_params
