@@ -113,3 +113,18 @@ def test_a_configuration_tells_the_blocks_without_experts(kind, tmp_path):
             continue
         refused.append(block.index)
     assert refused == [block.index for block in anatomy.blocks if block.mlp is None or block.mlp.experts is None]
+
+
+@pytest.mark.parametrize("kind", ["mamba", "rwkv", "lfm2", "granitemoehybrid", "qwen3_next", "kimi_linear", "bamba"])
+def test_a_configuration_tells_the_blocks_without_heads(kind, tmp_path):
+    network = zoo.made(kind)
+    network.config.save_pretrained(tmp_path)
+    refused = []
+    anatomy = wrap(network, zoo.tokenizer(), kind).anatomy
+    for block in anatomy.blocks:
+        with suppress(UsageError):
+            refuse_no_part(tmp_path, [f"{block.index}.attention.head.0×0"])
+            continue
+        refused.append(block.index)
+    without = [block.index for block in anatomy.blocks if block.attention is None or block.attention.heads is None]
+    assert refused == (without if kind != "bamba" else [])  # whose configuration names the other blocks

@@ -88,10 +88,22 @@ def refuse_no_part(
         layer = int(number or 0)
         if part.startswith("mlp.expert") and (without or _is_dense(config, layer)):
             raise no_experts(layer, str(source))
-        if part.split(".")[1:2] in (["head"], ["group"]) and _at(config.get("layer_types"), layer) == "conv":
+        if part.split(".")[1:2] in (["head"], ["group"]) and (kind := _without_heads(config, layer)):
             raise UsageError(
-                f"Block {layer} of {source} is a convolution, which has no heads. Edit {layer}.attention as a whole."
+                f"Block {layer} of {source} is a {kind}, which has no heads. Edit {layer}.attention as a whole."
             )
+
+
+def _without_heads(config: Mapping[str, Any], layer: int) -> str:
+    """What a block is that has no heads, by the keys in which configurations of transformers say so; else empty."""
+    model_type, state = config.get("model_type"), "state-space layer"
+    if model_type in {"mamba", "mamba2", "falcon_mamba", "rwkv"}:
+        return state
+    names = {"conv": "convolution", "mamba": state, "mamba2": state, "recurrent": "recurrent layer"}
+    if model_type in {"granitemoehybrid", "nemotron_h"}:
+        names["linear_attention"] = state
+    kinds = (_at(config.get(key), layer) for key in ("layer_types", "layers_block_type", "block_types"))
+    return next((names[kind] for kind in kinds if kind in names), "")
 
 
 def _is_dense(config: Mapping[str, Any], layer: int) -> bool:
