@@ -53,7 +53,7 @@ def check(
 
     Args:
         model: A source for `load`, or a loaded model.
-        tasks: Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
+        tasks: Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
         items: Number of questions per task, drawn with the seed.
         prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
         thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
@@ -125,7 +125,7 @@ def ablate(
 
     Args:
         model: A source for `load`, or a loaded model; or a list of these.
-        tasks: Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
+        tasks: Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
         unit: Part of each block to edit: block, attention or mlp; or each head, group (key-value group), matrix, expert or neuron alone.
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
         factor: Scale factor: 0 ablates, 1 changes nothing.
@@ -299,7 +299,7 @@ def evaluate(
     Args:
         model: A source for `load`, or a loaded model.
         edits: An edit: 3x0, 0-3x0, '3.mlp.up top 0.1', …, or an .edit file; without one, the baseline alone.
-        tasks: Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
+        tasks: Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
         factor: Scale factor, 0 prunes; default: each edit's own.
         random_controls: Number of matched random controls per edit.
         matched_in: What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|), importance (and |W| times the inputs of the controls' texts).
@@ -378,7 +378,7 @@ def truncate(
 
     Args:
         model: A source for `load`, or a loaded model.
-        tasks: Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
+        tasks: Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
         matrices: Matrices: mlp.up, attention.o, …, a branch (mlp, attention), or all.
         anyway: Go on where too few answers of the unedited model are right for anything to show.
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
@@ -670,7 +670,7 @@ def interact(
 
     Args:
         model: A source for `load`, or a loaded model.
-        tasks: Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
+        tasks: Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
         design: What is removed together: pairs, windows, cumulative or shapley.
         unit: Part of each block to scale: block, attention or mlp.
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
@@ -786,7 +786,7 @@ def overlay(
 
     Example:
         >>> compared = lesion.overlay("layers", "drift", "isolation")
-        >>> compared.correlations
+        >>> compared.tables["correlations"]
 
     Raises:
         UsageError: a folder has no numbers per block or is named twice, two call different weights by one name, no

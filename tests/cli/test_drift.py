@@ -43,6 +43,6 @@ def test_from_python_a_loaded_model_gives_table_tokens_and_report(sums, tmp_path
     assert drawn["nmi"].iloc[0] == 1
     assert {"null", "cosine", "cka", "nmi with token class", "nmi with token"} <= set(drawn.columns)
     assert drawn["cka"].notna().all()
-    assert {"token", "class", "count", "left", "share"} <= set(result.tokens.columns)
+    assert {"token", "class", "count", "left", "share"} <= set(result.tables["tokens"].columns)
     assert result.evaluated > 0
     assert result.report() == tmp_path / "out/report.html"

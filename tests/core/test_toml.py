@@ -17,17 +17,23 @@ b = 3
 [edits]
 """
 b = "a = 5 # [x]"          #! b
-list = [                   #! list list.0 list.1 list.1.source list.1.r list.2
-  "x",
+list = [                   #! list
+  "x",                     #! list.0
   # "y",
-  {source = "b", r = "c"},
-  "last" ]
+  {source = "b", r = "c"}, #! list.1 list.1.source list.1.r
+  "z", "w",                #! list.2 list.3
+  [                        #! list.4
+  "y",                     #! list.4.0
+  ],
+  {s = ["p",               #! list.5 list.5.s list.5.s.0
+  "q"]},                   #! list.5.s.1
+  "last" ]                 #! list.6
 one.two = 3                #! one one.two
 one."th ree" = 4           #! one.th ree
 
 [edits]                    #! edits
-list = [1,                 #! edits.list edits.list.0 edits.list.1
-2]
+list = [1,                 #! edits.list edits.list.0
+2]                         #! edits.list.1
 a = 3                      #! edits.a
 
 [[tasks]]                  #! tasks tasks.0
@@ -58,7 +64,7 @@ def test_every_key_and_entry_is_found_on_its_line(path, line, newline):
 
 def test_what_is_absent_is_placed_where_the_part_of_it_that_is_there_stands():
     lines = Lines("models = [\n 'a',\n 'b',\n]\n[edits]\n")
-    assert lines.of(("models", 1, "source")) == 1
+    assert lines.of(("models", 1, "source")) == 3
     assert lines.of(("models", 7)) == 1
     assert lines.of(("edits", "unit")) == 5
     assert lines.of(("tasks",)) is None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -17,8 +15,11 @@ from lesion.plain import short
 
 Path = tuple[str | int, ...]
 
-LONGEST = 20_000
-"""Of a longer text, in characters, no lines are told: to find them takes time that grows with its square."""
+# Ends of a list, of a list in a list, and of a list in a table in a list.
+_CLOSINGS = ("\n]", "\n]]", "\n]}]")
+
+BUDGET = 2_000_000
+"""So many characters are parsed at most to find lines, in about two seconds."""
 
 
 def holds(document: object, path: Path) -> bool:
@@ -32,35 +33,68 @@ def holds(document: object, path: Path) -> bool:
 
 
 class Lines:
-    """On which line of a valid TOML text the statement stands that sets a key.
+    """On which line of a valid TOML text each key stands.
 
-    The parser itself is asked: a beginning of the text that parses ends with a whole statement, and the first that
-    holds a key ends with the statement that set it. So strings, comments, dotted keys and tables need no second reader
-    that might read them differently.
+    The parser itself is asked: a beginning of the text that parses ends with a whole statement, and the first
+    that holds a key ends with the statement that set it. So strings, comments, dotted keys and tables need no
+    second reader that might read them differently. That takes time that grows with the square of the text, so of a very
+    long text no lines are told.
     """
 
     def __init__(self, text: str) -> None:
-        self._lines = text.replace("\r\n", "\n").split("\n") if len(text) <= LONGEST else []
+        self._lines = text.replace("\r\n", "\n").split("\n")
+        self._document = tomllib.loads(text)
+        self._left = BUDGET
+        self._known: list[tuple[int, int, dict[str, Any]]] = []
+        self._further = self._read()
 
-    @cached_property
-    def _statements(self) -> list[tuple[int, dict[str, Any]]]:
-        """The first line of each statement, from 1, and the document up to its end."""
-        statements, start = [], 1
-        for end, line in enumerate(self._lines, start=1):
+    def _parsed(self, text: str) -> dict[str, Any] | None:
+        """What the text holds; None where it is not TOML, or where enough has been parsed."""
+        self._left -= len(text)
+        if self._left < 0:
+            return None
+        try:
+            return tomllib.loads(text)
+        except (ValueError, RecursionError):
+            return None
+
+    def _statements(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """For each statement: its first and last line, from 0, and the document up to its end."""
+        yield from self._known
+        for statement in self._further:
+            self._known.append(statement)
+            yield statement
+
+    def _read(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        start = 0
+        for end, line in enumerate(self._lines):
+            if self._left < 0:
+                return
             if start == end and (not line.strip() or line.lstrip().startswith("#")):
                 start = end + 1
                 continue
-            with suppress(ValueError, RecursionError):
-                statements.append((start, tomllib.loads("\n".join(self._lines[:end]))))
+            document = self._parsed("\n".join(self._lines[: end + 1]))
+            if document is not None:
+                yield start, end, document
                 start = end + 1
-        return statements
 
     def of(self, path: Path) -> int | None:
         """The line, from 1, of the longest part of the path that the text has; None when it has nothing."""
-        for length in range(len(path), 0, -1):
-            for start, document in self._statements:
-                if holds(document, path[:length]):
-                    return start
+        while path and not holds(self._document, path):
+            path = path[:-1]
+        if not path:
+            return None
+        for start, end, document in self._statements():
+            if holds(document, path):
+                # In a list over several lines an entry has its own: close the list early to see which.
+                is_list = False
+                for line in range(start, end):
+                    begun = "\n".join(self._lines[: line + 1])
+                    closed = next(filter(None, (self._parsed(begun + closing) for closing in _CLOSINGS)), None)
+                    is_list |= closed is not None
+                    if holds(closed, path):
+                        return line + 1
+                return (end if is_list else start) + 1
         return None
 
 

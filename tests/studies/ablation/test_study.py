@@ -263,7 +263,7 @@ def _message(text: str) -> str:
         ("models = 'a'\nitmes = 3\ntasks = 't'", "f.toml, line 2: there is no key 'itmes' (nearest: items)."),
         (
             "models = [\n 'a',\n {source = 'b', revison = 'x'},\n]\ntasks = 't'",
-            "f.toml, line 1: there is no key 'revison' (nearest: revision).",
+            "f.toml, line 3: there is no key 'revison' (nearest: revision).",
         ),
         (
             "models = 'a'\ntasks = 't'\n[edits]\nitems = 3",
@@ -303,7 +303,7 @@ def _message(text: str) -> str:
         ),
         (
             "models = 'a'\ntasks = 't'\n[edits]\nunit = ['block',\n 'mpl']",
-            "f.toml, line 4: edits.unit must be block, attention, mlp, head, group, neuron, expert or matrix, or a list"
+            "f.toml, line 5: edits.unit must be block, attention, mlp, head, group, neuron, expert or matrix, or a list"
             ' of these, not "mpl".',
         ),
         (

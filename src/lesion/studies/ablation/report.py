@@ -191,7 +191,8 @@ class AblationResult(StudyResult[AblationSummary]):
 
     @override
     def page(self) -> Page:
-        carried = browser.data(offered(self.material), *self._stored, browser.BUDGET)
+        answers, items = self._stored
+        carried = browser.data(offered(self.material), answers, items, browser.BUDGET)
         shown = browser.in_short(carried, self.names)
         return replace(super().page(), carried=shown, examples=tuple(_examples(self.material, self.names)))
 

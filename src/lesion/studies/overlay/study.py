@@ -56,7 +56,7 @@ METHOD = Method(
     python="""
 Example:
     >>> compared = lesion.overlay("layers", "drift", "isolation")
-    >>> compared.correlations
+    >>> compared.tables["correlations"]
 
 Raises:
     UsageError: a folder has no numbers per block or is named twice, two call different weights by one name, no
