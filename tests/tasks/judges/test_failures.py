@@ -41,6 +41,7 @@ def test_a_right_answer_does_not_fail():
 def test_what_unedited_answers_say_is_language_and_so_is_a_text_too_short_to_tell():
     assert all(LANGUAGE.holds(text) for text in (*QUESTIONS, *ANSWERS, "zzz yyy xxx www vvv", ""))
     assert not LANGUAGE.holds("zzz yyy xxx www vvv uuu")
+    assert not LANGUAGE.holds("... ly. " * 2 + "." * 60)
 
 
 @pytest.mark.parametrize(

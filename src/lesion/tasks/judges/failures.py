@@ -19,8 +19,8 @@ Failure = Literal[
 ]
 FAILURES: tuple[Failure, ...] = get_args(Failure)
 """In the order in which they are looked for."""
-FEWEST = 5
-"""Of a text of fewer words it cannot be told whether it is language."""
+FEWEST, SIGNS = 5, 60
+"""Of a text of fewer pairs of words it cannot be told whether it is language, unless it has so many other signs."""
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _NUMBER = re.compile(r"\d+")
 _PIECE, _TIMES, _LEAST = 300, 4, 40
@@ -52,7 +52,9 @@ class Language:
     def holds(self, text: str) -> bool:
         """Whether a text is language, or too short to tell."""
         pairs = _pairs(text)
-        return len(pairs) < FEWEST or sum(pair in self.pairs for pair in pairs) >= self.least * len(pairs)
+        if len(pairs) < FEWEST:
+            return len("".join(text.split())) < SIGNS
+        return sum(pair in self.pairs for pair in pairs) >= self.least * len(pairs)
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
