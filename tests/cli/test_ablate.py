@@ -113,7 +113,7 @@ def test_ctrl_c_before_anything_was_begun_promises_nothing(capsys, checkpoint, s
     monkeypatch.setattr("lesion.studies.ablation.run.refuse_doubled", interrupted)
     stopped = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 4, "--out", out)
     assert stopped.code == 130
-    assert "Nothing was begun yet." in stopped.err
+    assert "Nothing was kept." in stopped.err
     assert "kept in" not in stopped.err
     assert not out.exists()
 

@@ -72,6 +72,7 @@ def test_none_is_refused():
         ("gsm8k?rule=exact", "There is no option 'rule' in 'gsm8k?rule=exact'; it has none"),
         ("wikitext:x.txt", "a file of running text text:PATH"),
         ("facts?tempting=", "has no value; write tempting=frequent"),
+        ("primer:arithmetic?n=8", "primer:arithmetic has no setting 'n=8'"),
         ("primer:atlas?form=choice", "There is no form 'choice' for primer:atlas; there is contrast"),
         ("primer:reading?form=contrast", "primer:atlas?form=contrast is the only one"),
         ("gold:", "Say which task: gold:TASK"),

@@ -50,7 +50,7 @@ def run(
             return
         except KeyboardInterrupt:
             # A run that ends before its models are loaded has no folder yet.
-            kept = method.kept.replace("{folder}", str(folder)) if folder.exists() else "Nothing was begun yet."
+            kept = method.kept.replace("{folder}", str(folder)) if folder.exists() else "Nothing was kept."
             bar.say(f"Stopped. {kept}")
             raise
     show(result, bar.notes, every=every)

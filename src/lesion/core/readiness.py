@@ -315,7 +315,7 @@ Oddity = Literal["empty", "echoes the question", "goes on", "cut off", "unread",
 ODDITIES: tuple[Oddity, ...] = get_args(Oddity)
 SAID = {
     "empty": "empty",
-    "echoes the question": "the question over again",
+    "echoes the question": "repeating the question",
     "goes on": "followed by a next question",
     "cut off": "cut off at the token limit",
     "unread": "without an answer that could be read",

@@ -175,17 +175,21 @@ def _checked(task: Benchmark) -> Task:
 
 
 def _primer(name: str, member: str) -> Task:
-    member, mark, form = member.partition("?form=")
+    member, mark, setting = member.partition("?")
+    form = setting.removeprefix("form=")
     if member not in PRIMER:
         known = [f"primer:{known}" for known in PRIMER]
         raise UsageError(f"There is no task '{short(name)}'{nearest(name, known)}; there are {', '.join(known)}.")
-    if mark and member != "atlas":
-        raise UsageError(f"primer:{member} has no forms; primer:atlas?form=contrast is the only one there is.")
+    if mark and (member != "atlas" or form == setting):
+        raise UsageError(
+            f"primer:{member} has no setting '{short(setting)}'; primer:atlas?form=contrast is the only one there is."
+            " How many questions are asked is --items."
+        )
     if mark and form != "contrast":
         raise UsageError(f"There is no form '{form}' for primer:atlas; there is contrast: primer:atlas?form=contrast.")
     from lesion.tasks.primer import task  # it builds its world when imported
 
-    return task(f"{member}{mark}{form}")
+    return task(f"{member}{mark}{setting}")
 
 
 def source(name: str) -> str:
