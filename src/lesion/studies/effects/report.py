@@ -128,7 +128,7 @@ def which_heads_write(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
 def when_it_is_readable(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
     """After which block the stream, read through the head, has the gold tokens.
 
-    Says: At the end S of the gold tokens are the most probable token; half of that is reached behind block L..
+    Says: At the end S of the gold tokens are the most probable token; half of that is reached behind block L.
     Needs: the estimates of the lens; intervals over items
     """
     for task in tasks:
