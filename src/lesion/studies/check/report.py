@@ -66,17 +66,20 @@ def readiness(tasks: Sequence[CheckedTask], chat: bool) -> Iterable[Claim]:
             most = max(frequent, key=lambda odd: odd.answers)
             first += f"; {most.answers} are {SAID[most.oddity]}"
         advice = [*remedy(task, chat)]
-        yield Claim((f"{first}.", *(advice or _doubt(task, near=near))), (task,), subject(task, tasks))
+        if near and task.surprise is not None and task.surprise >= task.random:
+            surprised = (
+                f"The prompts surprise the model as random tokens would ({task.surprise:.1f} nats a token; random"
+                f" {task.random:.1f}): does the tokenizer belong to these weights?"
+            )
+            sentences = [surprised, *advice[:1]]
+        else:
+            sentences = advice or [*_doubt(task, near=near)]
+        yield Claim((f"{first}.", *sentences), (task,), subject(task, tasks))
 
 
 def _doubt(task: CheckedTask, *, near: bool) -> Iterable[str]:
     """Why a study of losses could show nothing, where nothing that was tried makes more answers right."""
-    if near and task.surprise is not None and task.surprise >= task.random:
-        yield (
-            f"The prompts surprise the model as random tokens would ({task.surprise:.1f} nats a token; random"
-            f" {task.random:.1f}): does the tokenizer belong to these weights?"
-        )
-    elif near and task.right:
+    if near and task.right:
         yield f"{task.items} questions do not tell this from guessing: check more with --items, or give an easier task."
     elif near:
         yield "No loss can be seen where nothing is right: give an easier task, solved examples, or another model."
