@@ -100,9 +100,9 @@ def checked(
         ),
         (
             checked(0, ("cut off", 8), surprise=11.2),
-            "0 of 10 answers are right; 8 are cut off at the token limit. The prompts surprise the model as random tokens"
-            " would (11.2 nats a token; random 10.0): does the tokenizer belong to these weights? Many answers meet the"
-            " limit of 4 tokens: try more with --max-new-tokens.",
+            "0 of 10 answers are right; 8 are cut off at the token limit. The prompts surprise the model as random"
+            " tokens would (11.2 nats a token; random 10.0): does the tokenizer belong to these weights? Many answers"
+            " meet the limit of 4 tokens: try more with --max-new-tokens.",
             True,
         ),
         (
