@@ -1,6 +1,6 @@
 """The simple way against a plain loop over `generate` with hooks: four architectures, mid-sized random weights.
 
-    python benchmarks/simple.py [--prompts 12 --edits 5 --new-tokens 24 --runs 3]
+    python benchmarks/simple.py [--prompts 12 --lengths 40,56,72 --edits 5 --new-tokens 24 --runs 3]
 
 Both answer the same sweep in one process, greedy, and must say the same. The loop takes a batch of all prompts of one
 length under one edit, as a person would write it. Times are the best of the runs, taken in turns.
@@ -89,15 +89,17 @@ def main() -> None:
     """Print a line for every architecture, and all numbers as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=12)
+    parser.add_argument("--lengths", default="40,56,72")
     parser.add_argument("--edits", type=int, default=5)
     parser.add_argument("--new-tokens", type=int, default=24)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
+    several = [int(length) for length in options.lengths.split(",")]
     rows = []
     for kind in KINDS:
         model = made(kind)
         generator = torch.Generator().manual_seed(1)
-        lengths = [(40, 56, 72)[number % 3] for number in range(options.prompts)]
+        lengths = [several[number % len(several)] for number in range(options.prompts)]
         prompts = [tuple(torch.randint(3, 8192, (length,), generator=generator).tolist()) for length in lengths]
         edits = [BASELINE, *(ScaleBlock(layer) for layer in range(options.edits - 1))]
         decoding = Decoding(options.new_tokens)

@@ -13,11 +13,12 @@ import tiny
 from alone import prompts
 from lesion.activations.hidden_states import hidden_states
 from lesion.edits.apply import applied
-from lesion.edits.edit import BASELINE, Edit, ScaleAttention, ScaleBlock
+from lesion.edits.edit import BASELINE, Edit, ScaleAttention, ScaleBlock, Truncate
 from lesion.edits.replace import Replace
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.sampling import noise_key, sample
 from lesion.engines.transformers.engine import TransformersEngine, refuse_simple, refuse_unloaded, way_of
+from lesion.engines.transformers.growing import Growth
 from lesion.engines.transformers.ways import Kind, Way
 from lesion.errors import LesionError
 from lesion.models.load import Model, wrap
@@ -26,22 +27,24 @@ from lesion.verification import zoo
 # One of each way in which blocks keep something else than keys and values of their own.
 TELLING = {
     "gemma3n_text": Kind.APART,  # keys that blocks share; streams stand before rows
-    "gemma4_text": Kind.MIXED,  # keys that blocks share
-    "llama4_text": Kind.MIXED,  # attention in chunks
-    "deepseek_v32": Kind.MIXED,  # attention to indexed tokens
-    "minimax": Kind.MIXED,  # linear attention, with a cache of its own class
-    "qwen3_next": Kind.MIXED,
-    "mamba2": Kind.MIXED,
+    "gemma4_text": Kind.SHARED,  # keys that blocks share
+    "llama4_text": Kind.SHARED,  # attention in chunks
+    "deepseek_v32": Kind.SHARED,  # attention to indexed tokens
+    "hy_v4": Kind.SHARED,  # blocks hand on which tokens they attended to
+    "minimax": Kind.MIXED,  # linear attention, with a cache of its own class that does not copy rows
+    "qwen3_next": Kind.SHARED,
+    "granitemoehybrid": Kind.SHARED,
+    "mamba2": Kind.SHARED,
     "rwkv": Kind.ALONE,  # its own code mixes the rows of a batch
-    "jamba": Kind.MIXED,
-    "falcon_h1": Kind.MIXED,  # both in one block
-    "nemotron_h": Kind.MIXED,  # blocks without a state
-    "lfm2": Kind.MIXED,  # convolutions
+    "jamba": Kind.SHARED,
+    "falcon_h1": Kind.SHARED,  # both in one block
+    "nemotron_h": Kind.SHARED,  # blocks without a state
+    "lfm2": Kind.SHARED,  # convolutions
     "recurrent_gemma": Kind.MIXED,  # its modules hold the state
-    "openai-gpt": Kind.MIXED,  # no cache
-    "gpt_bigcode": Kind.MIXED,  # its rows cannot branch off
-    "kimi_linear": Kind.MIXED,
-    "zamba2": Kind.MIXED,  # blocks share weights
+    "openai-gpt": Kind.SHARED,  # no cache
+    "gpt_bigcode": Kind.SHARED,  # its rows cannot branch off
+    "kimi_linear": Kind.SHARED,
+    "zamba2": Kind.SHARED,  # blocks share weights
 }
 UNTOLD = ("minimax", "rwkv", "recurrent_gemma", "openai-gpt", "gpt_bigcode")
 """What only a pass shows."""
@@ -118,6 +121,77 @@ def test_a_block_times_zero_is_a_block_whose_weights_are_zero(kind, size):
         parameter.zero_()
     for request in requests:
         assert said[request.key].token_ids == greedy(network, request.prompt), request.key
+
+
+@pytest.mark.parametrize("kind", ["granitemoehybrid", "qwen3_next", "mamba2", "gemma4_text", "llama4_text"])
+def test_edits_of_all_blocks_in_one_batch_say_what_weights_changed_by_hand_say(kind):
+    """Blocks that lend keys go on lending them, so only what ends in the stream is zeroed."""
+    model, ends = made(kind), ("o_proj", "down_proj", "out_proj", "output_linear", "per_layer_projection", ".w2")
+    blocks = range(len(model.anatomy.blocks))
+    scored = [Request(f"{t} {b} c", t, ScaleBlock(b), choices=((7,), (8, 9))) for t in TEXTS for b in blocks]
+    said = answers(model, [*(requests := sweep((BASELINE, *map(ScaleBlock, blocks)))), *scored])
+    assert way_of(model).kind is Kind.SHARED
+    for request in [*requests, *scored]:
+        network = copy.deepcopy(model.network)
+        if request.edit != BASELINE:
+            block = wrap(network, model.tokenizer, kind).anatomy.blocks[request.edit.layer].module
+            for name, parameter in block.named_parameters():
+                if any(end in name for end in ends):
+                    parameter.zero_()
+        if not request.choices:
+            assert said[request.key].token_ids == greedy(network, request.prompt), request.key
+            continue
+        for choice, score in zip(request.choices, said[request.key].answer.scores, strict=True):
+            ids = torch.tensor([[*request.prompt, *choice[:-1]]])
+            rows = network(input_ids=ids, use_cache=False).logits[0, -len(choice) :].double().log_softmax(-1)
+            assert score == pytest.approx(float(rows[range(len(choice)), list(choice)].sum()), abs=1e-4)
+
+
+@pytest.mark.parametrize("choices", [(), ((7,), (8,))])
+@pytest.mark.parametrize(("kind", "shares"), [("qwen3_next", True), ("gemma4_text", True), ("minimax", False)])
+def test_blocks_below_an_edit_run_once_for_each_prompt(kind, shares, choices):
+    model = made(kind)
+    way_of(model)
+    came = []
+    for block in model.anatomy.blocks:
+        block.module.register_forward_hook(
+            lambda module, args, output: came.append(len(output if isinstance(output, torch.Tensor) else output[0]))
+        )
+    edits = (BASELINE, *(ScaleBlock(block, 0.5) for block in range(4)), ScaleBlock(2, 0.1))
+    engine = TransformersEngine(model, 12)
+    requests = [Request(f"{t} {e}", t, e, Decoding(2), choices) for t in TEXTS[:2] for e in edits]
+    assert len(list(engine.answer(requests))) == 12
+    assert came[:4] == ([4, 6, 10, 12] if shares else [12] * 4)
+    assert engine.work.prompt == (13 * 8 if shares else 13 * 12)
+    assert came[4:] == ([] if choices else [12] * 4)
+
+
+@pytest.mark.parametrize("kind", ["gemma4_text", "bamba"])
+def test_rows_of_one_prompt_share_it_under_any_edits_and_under_none(kind):
+    """Without a baseline, an edit twice, parts of blocks, the head, a replacement: each row says what it says alone."""
+    model = made(kind)
+    edits = ["2×0", "2×0", "3.attention×0.5", "3.mlp×0", "0.mlp.neuron.3×0", "1.attention.k×0.5"]
+    edits += ["1.attention.head.1×0", Truncate("1.mlp.up", 0.5), Replace("1", "position", some_reference(model))]
+    if model.anatomy.head is not None:
+        edits.append(Truncate("head", 0.5))
+    requests = [Request(f"{n}", TEXTS[0], edit, Decoding(LIMIT, temperature=0.7)) for n, edit in enumerate(edits)]
+    unedited = [Request(f"{n}", TEXTS[0], BASELINE, Decoding(LIMIT, temperature=0.7, seed=n)) for n in range(3)]
+    for some in (requests, unedited):
+        together = answers(model, some)
+        alone = [answers(model, [request])[request.key] for request in some]
+        assert [together[request.key].token_ids for request in some] == [response.token_ids for response in alone]
+        assert len({response.token_ids for response in alone}) > len(some) // 2
+
+
+@pytest.mark.parametrize("at", ["fill", "sources"])
+def test_rows_that_would_start_from_another_prompt_are_seen_in_the_trial(at, monkeypatch):
+    right = getattr(Growth, at)
+    wrong = {
+        "fill": lambda growth, value, rows: right(growth, value, rows).roll(1, 0),
+        "sources": lambda growth, count: right(growth, count).clamp(max=0) if count < 4 else right(growth, count),
+    }
+    monkeypatch.setattr(Growth, at, wrong[at])
+    assert way_of(made("mamba2")).kind is Kind.MIXED
 
 
 @pytest.mark.parametrize("kind", ["qwen3_next", "mamba2", "rwkv", "falcon_mamba"])

@@ -251,22 +251,34 @@ def _tried(model: Model, other: str) -> Way:
             continue
         if kind is Kind.ALONE:
             break
+        if kind is Kind.SHARED:  # tried with more edits, where rows of several may share a batch at all
+            continue
         answers = _trial(model, kind)
         if not isinstance(answers, str) and _alike(answers, reference, model.dtype):
-            return Way(kind, why)
+            return Way(Kind.SHARED if kind is Kind.MIXED and _shares(model) else kind, why)
         what = f"failed a trial: {answers}" if isinstance(answers, str) else "gave other answers in a trial"
         why = why or f"the fast way {what}"
     return Way(Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN, why)
 
 
-def _trial(model: Model, kind: Kind) -> dict[str, Response] | str:
-    """Answers to a few requests in a way, or what went wrong."""
+def _shares(model: Model) -> bool:
+    """Whether rows that share their prompt up to any block answer as those that do not."""
+    answers, others = (_trial(model, kind, every=True) for kind in (Kind.SHARED, Kind.MIXED))
+    return not isinstance(answers, str) and not isinstance(others, str) and _alike(answers, others, model.dtype)
+
+
+def _trial(model: Model, kind: Kind, every: bool = False) -> dict[str, Response] | str:
+    """Answers to a few requests in a way, or what went wrong; `every`: under edits of all blocks, and traced."""
     count, last = model.network.get_input_embeddings().num_embeddings, len(model.anatomy.blocks) - 1
     prompts = [
-        tuple((step * place + 5) % count for place in range(length)) for step, length in ((3, 5), (7, 5), (3, 2))
+        tuple((step * place + 5) % count for place in range(length)) for step, length in ((3, 9), (7, 9), (3, 2))
     ]
     edits = (BASELINE, ScaleBlock(0), ScaleBlock(last, 0.5))
-    requests = [Request(f"{p} {e}", p, e, Decoding(max_new_tokens=4)) for p in prompts for e in edits]
+    asked: list[tuple[tuple[int, ...], Edit]] = [(prompt, edit) for prompt in prompts for edit in edits]
+    if every:
+        asked = [(prompt, BASELINE) for prompt in prompts[:2]]
+        asked += [(prompts[layer % 2], ScaleBlock(layer, 0.5)) for layer in range(last + 1)]
+    requests = [Request(f"{p} {e}", p, e, Decoding(max_new_tokens=4), traced=every) for p, e in asked]
     # Choices too: of these, all edits of all prompts share one pass.
     requests += [replace(r, key=f"{r.key} choices", choices=((0,), (1,), (2,))) for r in requests]
     _ways[model.network] = Way(kind)
@@ -281,8 +293,11 @@ def _trial(model: Model, kind: Kind) -> dict[str, Response] | str:
 def _alike(answers: Mapping[str, Response], others: Mapping[str, Response], dtype: torch.dtype) -> bool:
     """Whether answers are the same: in half precision, whether their log-probabilities are about the same."""
     exact = dtype == torch.float32
-    return all(
-        (not exact or response.token_ids == others[key].token_ids)
-        and np.allclose(response.answer.scores, others[key].answer.scores, rtol=0.0, atol=0.01 if exact else 1.0)
-        for key, response in answers.items()
-    )
+
+    def alike(response: Response, other: Response) -> bool:
+        same = response.token_ids == other.token_ids
+        one, two = ([*each.answer.scores, *(p for _, p in each.last if same)] for each in (response, other))
+        close = len(one) == len(two) and np.allclose(one, two, rtol=0.0, atol=0.01 if exact else 1.0)
+        return close and (same or not exact)
+
+    return all(alike(response, others[key]) for key, response in answers.items())

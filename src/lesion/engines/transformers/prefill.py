@@ -105,7 +105,7 @@ def prefill(
     prompt_of_row = torch.tensor([number[tuple(prompt)] for prompt in prompts])
     starts = table.first_edited()
     blocks = table.blocks
-    trunk = _begins_last(prompt_of_row, starts, len(unique))
+    trunk = begins_last(prompt_of_row, starts, len(unique))
     branching = starts < blocks
     branching[trunk] = False
     without = branching & _without_its_first(table, starts)
@@ -164,7 +164,7 @@ def prefill(
     )
 
 
-def _begins_last(
+def begins_last(
     prompt_of_row: Int[Tensor, " rows"], starts: Int[Tensor, " rows"], prompts: int
 ) -> Int[Tensor, " prompts"]:
     """Per prompt, the row whose edit begins last: a baseline where there is one."""

@@ -1,8 +1,8 @@
 """The simple way: rows of equal length through the network's own `generate`, with the cache of its architecture.
 
 For networks whose cache is not keys and values of every block (states of recurrent layers, indexed or chunked
-attention, keys that blocks share, no cache at all). Nothing is padded, and nothing is shared between rows: what a row
-says is what the network's own code says to its prompt alone.
+attention, keys that blocks share, no cache at all). Nothing is padded, and rows share at most their prompt up to the
+block where their edit begins (`growing.py`): what a row says is what the network's own code says to its prompt alone.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from lesion.engines.checking import longest_answer
 from lesion.engines.endings import StopStrings, closing_of
 from lesion.engines.engine import Request, Response, Work
 from lesion.engines.transformers.batch import next_tokens
+from lesion.engines.transformers.growing import Growth, growing
 from lesion.engines.transformers.memory import halve, ran_out
 from lesion.engines.transformers.prefill import TOKENS
 from lesion.engines.transformers.scoring import Row, scored_by
 from lesion.engines.transformers.sequence import ActiveRequest
-from lesion.engines.transformers.ways import Way
+from lesion.engines.transformers.ways import Kind, Way
 from lesion.models.load import Model
 from lesion.models.quiet import quiet
 from lesion.tasks.task import Finish
@@ -80,13 +81,34 @@ class Simple:
                 self.gates.assign_everywhere(BASELINE)
             yield from responses
 
-    def _assign(self, columns: Sequence[int], length: Callable[[], int] | None = None) -> None:
-        if self.way.mixed:
-            self.gates.assign_table(self.table.select(torch.tensor(columns)), length=length)
-        else:
-            self.gates.assign_everywhere(self.edits[columns[0]], length)
+    def _growth(self, rows: Sequence[Row]) -> Growth | None:
+        """How a batch grows from its prompts; None where they share nothing."""
+        if self.way.kind is not Kind.SHARED:
+            return None
+        growth = Growth.of([prompt for prompt, _ in rows], self.table.select(torch.tensor([c for _, c in rows])))
+        return growth if growth.rows_at[0] < len(rows) else None
+
+    @contextmanager
+    def _under(self, rows: Sequence[Row], growth: Growth | None, length: Callable[[], int] | None) -> Iterator[None]:
+        """Inside, the rows of every pass are under their edits; the first pass may grow."""
+        passed = len(rows) if growth is None else sum(growth.rows_at) / self.table.blocks
+        self.work.prompt += int(len(rows[0][0]) * passed)
+        if not self.way.mixed:
+            self.gates.assign_everywhere(self.edits[rows[0][1]], length)
+            yield
+            return
+        table = self.table.select(torch.tensor([column for _, column in rows]))
+        self.gates.assign_table(table, growing=growth is not None, length=length)
+        if growth is None:
+            yield
+            return
+        with growing(self.model, growth, lambda: self.gates.assign_table(table, length=length)):
+            yield
 
     def _generated(self, part: Sequence[tuple[Request, int]]) -> list[Response]:
+        growth = self._growth([(request.prompt, column) for request, column in part])
+        if growth is not None:
+            part = [part[row] for row in growth.rows.tolist()]
         rows = [
             ActiveRequest(
                 request,
@@ -100,13 +122,12 @@ class Simple:
             for request, column in part
         ]
         speaker = _Speaker(rows, self.work)
-        self._assign([row.column for row in rows], speaker.length)
         prompts = torch.tensor([list(row.request.prompt) for row in rows], device=self.model.device)
-        self.work.prompt += prompts.numel()
-        if self.way.generates:
-            _generate(self.model.network, prompts, max(row.limit for row in rows), speaker)
-        else:
-            self._without_cache(rows[0], speaker)
+        with self._under([(row.request.prompt, row.column) for row in rows], growth, speaker.length):
+            if self.way.generates:
+                _generate(self.model.network, prompts, max(row.limit for row in rows), speaker)
+            else:
+                self._without_cache(rows[0], speaker)
         return [
             generated(row.request, row.generated, finish, row.stop, row.ends, self.model, row.last)
             for row, finish in zip(rows, speaker.finishes, strict=True)
@@ -135,13 +156,15 @@ class Simple:
             equal[len(row[0])].append(row)
         logits: dict[Row, Tensor] = {}
         for length, rows in equal.items():
+            rows.sort()  # rows of one text share a pass
             size = max(1, min(self.work.batch_size, TOKENS // length)) if self.way.batched else 1
             for start in range(0, len(rows), size):
                 together = rows[start : start + size]
-                self._assign([column for _, column in together])
+                if (growth := self._growth(together)) is not None:
+                    together = [together[row] for row in growth.rows.tolist()]
                 most = max(kept[row] for row in together)
-                self.work.prompt += length * len(together)
-                computed = self._logits([tokens for tokens, _ in together], most)
+                with self._under(together, growth, None):
+                    computed = self._logits([tokens for tokens, _ in together], most)
                 logits |= {row: own[-kept[row] :].clone() for row, own in zip(together, computed, strict=True)}
         return logits
 

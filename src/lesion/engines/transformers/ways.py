@@ -24,14 +24,16 @@ _SLIDING = DynamicSlidingWindowLayer.__name__
 
 class Kind(IntEnum):
     """Ways from the fastest on: all by slots of keys and values, then by the network's own cache with rows of several
-    edits in a batch, of one edit, or one row at a time; at last one row at a time without a cache.
+    edits in a batch, which share their prompt or not, of one edit, or one row at a time; at last one row at a time
+    without a cache.
     """
 
     FAST = 0
-    MIXED = 1
-    APART = 2
-    ALONE = 3
-    PLAIN = 4
+    SHARED = 1
+    MIXED = 2
+    APART = 3
+    ALONE = 4
+    PLAIN = 5
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class Way:
 
 _SAID = {
     Kind.FAST: "fast: items and edits share batches, prompts and drafts (its cache is keys and values of every block)",
+    Kind.SHARED: "simple: by its own generate and cache, prompts of equal length together, each row under its own edit,"
+    " each prompt computed once up to the block where an edit begins",
     Kind.MIXED: "simple: by its own generate and cache, prompts of equal length together, each row under its own edit",
     Kind.APART: "simple: by its own generate and cache, prompts of equal length under one edit together",
     Kind.ALONE: "simple: by its own generate and cache, one item under one edit at a time",
@@ -91,7 +95,7 @@ def kept_by(model: Model) -> tuple[str, int]:
         caches = [_cache(model, length) for length in (SHORT, LONG)]
     except Exception as error:  # whatever its code raises
         return f"a pass with a cache fails ({type(error).__name__}: {error})", 0
-    short, long = (sum(tensor.nbytes for tensor in _tensors(cache)) for cache in caches)
+    short, long = (sum(tensor.nbytes for tensor in tensors_of(cache)) for cache in caches)
     row_bytes = long + max(0, long - short) // (LONG - SHORT) * positions(model)
     other = _other(caches[1], len(model.anatomy.blocks))
     return other or _odd_attention(model.network.config), row_bytes
@@ -103,6 +107,11 @@ def _cache(model: Model, length: int) -> Any:
     ids = torch.tensor([[(3 * place + 5) % count for place in range(length)]], device=model.device)
     with held(model, "a look at its cache", calls=True):
         output = model.network(input_ids=ids, use_cache=True)
+    return cache_in(output)
+
+
+def cache_in(output: Any) -> Any:
+    """The cache in what a network gives back, or None."""
     names = ("past_key_values", "cache_params", "state", "mems", "past_buckets_states")
     return next((output[name] for name in names if name in output), None)
 
@@ -140,7 +149,7 @@ def _odd_attention(config: PretrainedConfig) -> str:
     return f"it has blocks of {' and '.join(named)}" if named else ""
 
 
-def _tensors(value: Any, seen: set[int] | None = None) -> Iterator[Tensor]:
+def tensors_of(value: Any, seen: set[int] | None = None) -> Iterator[Tensor]:
     """Every tensor in a cache, however it is built, once."""
     seen = set() if seen is None else seen
     if id(value) in seen:
@@ -150,9 +159,9 @@ def _tensors(value: Any, seen: set[int] | None = None) -> Iterator[Tensor]:
         yield value
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _tensors(part, seen)
+            yield from tensors_of(part, seen)
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _tensors(part, seen)
+            yield from tensors_of(part, seen)
     elif hasattr(value, "__dict__") and not isinstance(value, type):
-        yield from _tensors(vars(value), seen)
+        yield from tensors_of(vars(value), seen)
