@@ -34,7 +34,7 @@ class Heard(Silent):
     ("kind", "way", "right", "none"),
     [
         ("gpt_oss", "fast", "verified", {"neuron"}),
-        ("lfm2", "mixed", "exact on the simple way", {"expert"}),
+        ("lfm2", "shared", "exact on the simple way", {"expert"}),
     ],
 )
 def test_a_type_is_verified_in_every_column(kind, way, right, none):

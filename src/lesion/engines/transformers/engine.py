@@ -270,13 +270,12 @@ def _shares(model: Model) -> bool:
 def _trial(model: Model, kind: Kind, every: bool = False) -> dict[str, Response] | str:
     """Answers to a few requests in a way, or what went wrong; `every`: under edits of all blocks, and traced."""
     count, last = model.network.get_input_embeddings().num_embeddings, len(model.anatomy.blocks) - 1
-    prompts = [
-        tuple((step * place + 5) % count for place in range(length)) for step, length in ((3, 9), (7, 9), (3, 2))
-    ]
+    shapes = ((3, 9), (7, 9)) if every else ((3, 5), (7, 5), (3, 2))
+    prompts = [tuple((step * place + 5) % count for place in range(length)) for step, length in shapes]
     edits = (BASELINE, ScaleBlock(0), ScaleBlock(last, 0.5))
     asked: list[tuple[tuple[int, ...], Edit]] = [(prompt, edit) for prompt in prompts for edit in edits]
     if every:
-        asked = [(prompt, BASELINE) for prompt in prompts[:2]]
+        asked = [(prompt, BASELINE) for prompt in prompts]
         asked += [(prompts[layer % 2], ScaleBlock(layer, 0.5)) for layer in range(last + 1)]
     requests = [Request(f"{p} {e}", p, e, Decoding(max_new_tokens=4), traced=every) for p, e in asked]
     # Choices too: of these, all edits of all prompts share one pass.
