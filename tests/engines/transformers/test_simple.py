@@ -183,6 +183,18 @@ def test_rows_of_one_prompt_share_it_under_any_edits_and_under_none(kind):
         assert len({response.token_ids for response in alone}) > len(some) // 2
 
 
+@pytest.mark.parametrize("kind", ["gemma4_text", "llama4_text", "zaya"])
+@pytest.mark.parametrize("length", [4, 8])  # as many as heads, as rows
+def test_what_has_as_many_entries_as_there_are_rows_is_not_taken_for_rows(kind, length):
+    model = made(kind)
+    edits = (BASELINE, *(ScaleBlock(block % 4, 0.1 * block) for block in range(1, 8)))
+    requests = [Request(str(e), TEXTS[0][:length], e, Decoding(LIMIT)) for e in edits[: max(length, 4)]]
+    together = answers(model, requests)
+    for request in requests:
+        with scaled(model, request.edit):
+            assert together[request.key].token_ids == greedy(model.network, request.prompt), request.key
+
+
 @pytest.mark.parametrize("at", ["fill", "sources"])
 def test_rows_that_would_start_from_another_prompt_are_seen_in_the_trial(at, monkeypatch):
     right = getattr(Growth, at)
