@@ -14,7 +14,7 @@ import json
 import platform
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from lesion.engines.transformers.engine import TransformersEngine, way_of
 from lesion.engines.transformers.ways import Kind, Way
 from lesion.models.load import Model, tokenizer_of, wrap
 
+Answerer = Callable[[Model, Sequence[Request]], dict[str, tuple[int, ...]]]
 SIZES: dict[str, Any] = {
     **{"vocab_size": 8192, "hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "head_dim": 64},
     **{"num_key_value_heads": 4, "intermediate_size": 1536, "max_position_embeddings": 2048, "pad_token_id": 0},
@@ -116,7 +117,7 @@ def main() -> None:
         decoding = Decoding(options.new_tokens)
         requests = [Request(f"{number} {e}", p, e, decoding) for number, p in enumerate(prompts) for e in edits]
         way = way_of(model)
-        answerers = {"loop": loop, "lesion": partial(sweep, way=way)}
+        answerers: dict[str, Answerer] = {"loop": loop, "lesion": partial(sweep, way=way)}
         if way.kind is Kind.SHARED:
             answerers["unshared"] = partial(sweep, way=replace(way, kind=Kind.MIXED))
         seconds: dict[str, list[float]] = defaultdict(list)
