@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commandline import lesion as command
-from lesion.core.estimate import FULLER, LATER, PAGE, DryRun, Estimate, Estimating, first_items, of_answers
+from lesion.core.estimate import FULLER, LATER, PAGE, TOKEN, DryRun, Estimate, Estimating, first_items, of_answers
 from lesion.plain import duration
 from lesion.progress import Silent
 
@@ -85,11 +85,16 @@ def dry(watcher: Estimating) -> None:
         watcher.answered(1)
 
 
-def cells(task: str, items: int, edits: int = 4) -> dict[str, Any]:
-    """Pending answers to items of a task under edits, as far as an estimate reads them."""
+def cells(task: str, items: int, edits: int = 4, shared: int = 0) -> dict[str, Any]:
+    """Pending answers to items of a task under edits, as far as an estimate reads them; prompts begin with so many
+    tokens that are the same.
+    """
     return {
         f"{task} {item} {edit}": SimpleNamespace(
-            choice=SimpleNamespace(name=task), item=SimpleNamespace(id=str(item)), prompt=(1,) * (10 + item)
+            choice=SimpleNamespace(name=task),
+            item=SimpleNamespace(id=str(item)),
+            prompt=(*range(shared), *(1000 + item,) * 10),
+            edit=edit,
         )
         for item in range(items)
         for edit in range(edits)
@@ -101,9 +106,9 @@ def rows(part: dict[str, Any]) -> list[Any]:
     return [SimpleNamespace(task=c.choice.name, item=c.item.id, tokens=5, text="five") for c in part.values()]
 
 
-def estimated(seconds: Callable[[int], float], later: int = 0) -> Estimate:
+def estimated(seconds: Callable[[int], float], later: int = 0, shared: int = 0) -> Estimate:
     """The estimate where so many answers at once take so many seconds."""
-    work = cells("sums", 100)
+    work = cells("sums", 100, shared=shared)
     first = first_items(work, 64)
     ahead = {key for part in first for key in part}
     left = {key: cell for key, cell in work.items() if key not in ahead}
@@ -114,6 +119,16 @@ def test_a_batch_that_takes_time_to_fill_and_empty_is_not_taken_for_slow_answers
     estimate = estimated(lambda answers: 6 + 0.5 * answers)
     assert estimate.seconds == pytest.approx(6 + FULLER * 0.5 * estimate.count + PAGE)
     assert 350 > estimate.count > 300
+
+
+def test_what_prompts_begin_with_alike_is_read_once_for_each_edit() -> None:
+    def work(items: int) -> float:  # of four edits: 500 tokens that all share, then ten of the prompt and five said
+        return 4 * (500 + items * (10 + TOKEN * 5))
+
+    estimate = estimated(lambda answers: work(answers // 4) / 100, shared=500)
+    items = estimate.count // 4
+    assert estimate.seconds == pytest.approx(FULLER * work(items) / 100 + PAGE)
+    assert estimate.seconds < 0.3 * work(1) * items / 100  # as if no prompt were shared
 
 
 def test_a_slow_start_makes_no_answer_free() -> None:

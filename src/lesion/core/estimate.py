@@ -2,7 +2,8 @@
 
 Items are exchangeable, and edits are not: so the first part of the work is a few items of every task, by the length of
 their prompts, each under every edit. To fill and empty a batch costs as much for few answers as for many: so they go in
-two parts, a small one and a larger one, and the difference tells what an answer takes.
+two parts, a small one and a larger one, and the difference tells what their work takes. Work is counted in tokens:
+prompts of a task may begin alike, and what they share is read once for each edit.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -37,15 +39,17 @@ ROW_BYTES = 600
 SOON = 30.0
 """What takes fewer seconds needs no further estimate."""
 FULL = 0.4
-"""An answer in a full batch takes at least this share of what one of those takes that went first."""
+"""Work in full batches takes at least this share of the time that it takes of those that went first."""
+TOKEN = 8.0
+"""A token of an answer is as much work as so many of a prompt, which are read at once."""
 LATER = 2.0
 """Answers of later work take so much longer: few edits at a time, some of them written into the weights."""
 PAGE = 2.0
 """Seconds that the numbers and the page take at least, behind the last answer."""
 WIDE = 1.5
 """The factor of the range of a loop of which only the time is known."""
-FULLER = 0.85
-"""An answer among all that are left takes this share of the time, since batches are fuller."""
+FULLER = 0.88
+"""The same work among all that is left takes this share of the time, since batches are fuller."""
 WITHIN = 1.2
 """A range is at least this factor wide to either side."""
 
@@ -140,16 +144,21 @@ def of_answers(
             is known yet, and they are not counted.
     """
     seconds = now = start = tokens = disk = variance = 0.0
-    of_left = Counter(cell.choice.name for cell in left.values())
+    tasks: dict[str, dict[str, PendingAnswer]] = defaultdict(dict)
+    for key, cell in left.items():
+        tasks[cell.choice.name][key] = cell
+    of_left = Counter({task: len(cells) for task, cells in tasks.items()})
     later = {rows[0].task: later[rows[0].task] for _, rows, _ in first if rows[0].task in later}
     known, to_come = 0, len(left) + sum(later.values())
     for (small, _, soon), (large, rows, took) in zip(first[::2], first[1::2], strict=True):
         task, cells = rows[0].task, large
-        each = took / len(rows)
-        if len(large) > len(small):
-            each = min(each, max((took - soon) / (len(large) - len(small)), FULL * each))
-        start = max(start, took - each * len(rows))
-        each *= FULLER
+        said = statistics.fmean(row.tokens for row in rows)
+        less, more_work, rest = (_work(part, said) for part in (small, large, tasks[task]))
+        each = took / more_work
+        if more_work > less:
+            each = min(each, max((took - soon) / (more_work - less), FULL * each))
+        start = max(start, took - each * more_work)
+        each *= FULLER * (rest / of_left[task] if rest else more_work / len(rows))  # of an answer
         of_task = of_left[task] + later.get(task, 0)
         now += of_left[task] * each
         known, share = known + of_task, of_task / len(rows)
@@ -168,6 +177,24 @@ def of_answers(
     return Estimate(
         what, to_come, round(more * tokens), start + more * seconds + PAGE, factor, round(more * disk), start + now
     )
+
+
+def _work(cells: Mapping[str, PendingAnswer], said: float) -> float:
+    """The work of answers of so many tokens each, in tokens of prompts: of an edit, what they share is read once."""
+    prompts: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for cell in cells.values():
+        prompts[str(cell.edit)].add(tuple(cell.prompt))
+    of_prompts = {frozenset(of_edit): 0 for of_edit in prompts.values()}  # edits have the same ones, as a rule
+    for of_edit in of_prompts:
+        in_order = sorted(of_edit)
+        shared = sum(_alike(*pair) for pair in pairwise(in_order))
+        of_prompts[of_edit] = sum(map(len, in_order)) - shared
+    return TOKEN * said * len(cells) + sum(of_prompts[frozenset(of_edit)] for of_edit in prompts.values())
+
+
+def _alike(prompt: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many tokens two prompts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt, other, strict=False)))
 
 
 class Estimating:
