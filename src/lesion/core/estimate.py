@@ -50,8 +50,8 @@ WIDE = 1.5
 """The factor of the range of a loop of which only the time is known."""
 FULLER = 0.88
 """The same work among all that is left takes this share of the time, since batches are fuller."""
-WITHIN = 1.2
-"""A range is at least this factor wide to either side."""
+WITHIN = 1.5
+"""A range is at least this factor wide to either side, as estimates have been off (`docs/how-to/check.md`)."""
 
 
 class DryRun(LesionError):  # noqa: N818 (it is none)
