@@ -87,6 +87,21 @@ def test_a_step_of_another_command_takes_over_models_tasks_and_how_they_are_aske
     read(next_step(result))
 
 
+def test_what_a_study_file_sets_for_its_tasks_is_kept_or_there_is_no_line(result_of):
+    line = "ablate bundled:llama-base --task primer:atlas --task primer:arithmetic --items 50 --out o"
+    result = result_of(line, Check("open", "Another draw.", "ablate", "--level 0.8"))
+    study = result.summary.study
+
+    def step_with(*settings):
+        tasks = tuple(choice.model_copy(update=of) for choice, of in zip(study.tasks, settings, strict=True))
+        object.__setattr__(result, "summary", OfStudy.model_construct(study=study.model_copy(update={"tasks": tasks})))
+        return next_step(result)
+
+    assert read(step_with({"items": 7}, {"items": 7}))[0].items == 7
+    assert step_with({"items": 7}, {}) == ""
+    assert step_with({"forbid": (2,)}, {"forbid": (2,)}) == ""
+
+
 def test_without_a_check_that_names_a_step_there_is_no_line(result_of):
     assert next_step(result_of(LINES[0], Check("open", "No remedy."))) == ""
 

@@ -10,10 +10,14 @@ from lesion.registry import method_of, methods
 
 SHARED = {"MODEL", "task", "device", *ASKING} - {"items"}
 """What a study of another kind takes over: how questions are put, not how many."""
+PER_TASK = ("items", "max_new_tokens", "prompt_style", "stop", "forbid")
+"""What a study file can set for each task."""
 
 
 def next_step(result: StudyResult) -> str:
-    """The command line of the first check that names a step; empty where none does."""
+    """The command line of the first check that names a step; empty where none does, or where a study file asks tasks in
+    ways that no options say.
+    """
     study = getattr(result.summary, "study", None)
     # What a person has to fill in stands in capitals.
     steps = (check for check in result.checks() if check.command and "FOLDER" not in check.options)
@@ -21,6 +25,13 @@ def next_step(result: StudyResult) -> str:
     if check is None or study is None:
         return ""
     values, words = values_of(study), shlex.split(check.options)
+    for name in PER_TASK:  # options say one for all tasks
+        of_tasks = {getattr(choice, name) for choice in getattr(study, "tasks", ())}
+        if not of_tasks - {None}:
+            continue
+        if len(of_tasks) > 1 or name not in values:
+            return ""
+        (values[name],) = of_tasks
     method = method_of(study)
     if check.command == method.command:
         kept = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in words}

@@ -25,7 +25,7 @@ _PACKAGES = {
     "fbgemm_fp8": ("fbgemm_gpu", "fbgemm-gpu"),
     "fouroversix": ("fouroversix", "fouroversix"),
     "fp_quant": ("fp_quant", "fp_quant"),
-    "gptq": ("gptqmodel", "gptqmodel"),
+    "gptq": ("optimum", "optimum gptqmodel"),
     "higgs": ("flute", "flute-kernel"),
     "hqq": ("hqq", "hqq"),
     "metal": ("kernels", "kernels"),
