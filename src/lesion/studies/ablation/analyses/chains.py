@@ -286,6 +286,8 @@ def _over_models(own: Sequence[Broken], by: str) -> str:
     if not counts:
         return ""
     places = [f"{place} in {count}" for place, count in counts.most_common(DRAWN)]
+    if len(counts) > DRAWN:
+        places.append(wording.counted(len(counts) - DRAWN, f"other {wording.UNIT_NAMES[own[0].curve.unit]}"))
     return f"Of {len(own)} models {DIFFERENCES[by][1]} without {wording.listed(places)}."
 
 
