@@ -37,6 +37,8 @@ from lesion.tasks.judges.equations import equations
         ("x = 17 - 9\nx = 8, y = 2 * 3, so y = 7", ["17 - 9 = 8", "2 * 3 = 7 ✗"]),
         (r"\text{Eggs left} = 16 - 7 \text{ eggs} \] It is \[ \text{Eggs left} = 9", ["16 - 7 = 9"]),
         ("x = 3 + 4 = 7. x = 7", ["3 + 4 = 7"]),
+        (r"\[ \frac{8 \text{ eggs}}{4 \text{ groups}} = 3 \]", ["( ( 8 ) / ( 4 ) ) = 3 ✗"]),
+        ("30 (regular soda) + 8 (diet soda) = 39 bottles", ["30 + 8 = 39 ✗"]),
     ],
 )
 def test_what_is_calculated_and_whether_it_is_right(text, found):
@@ -102,7 +104,15 @@ def test_answers_that_were_recorded_as_right_have_hardly_a_wrong_equation(shared
 
 
 @pytest.mark.parametrize(
-    "text", ["1 + " * 20_000, "= " * 20_000, "(" * 20_000 + "=", "3 x " * 9_000 + "= 3", "\\frac{" * 5_000]
+    "text",
+    [
+        "1 + " * 20_000,
+        "= " * 20_000,
+        "(" * 20_000 + "=",
+        "3 x " * 9_000 + "= 3",
+        "\\frac{" * 5_000,
+        "3 (" + "ab " * 6_000,
+    ],
 )
 def test_a_long_text_of_signs_is_read_at_once(text):
     begin = time.perf_counter()

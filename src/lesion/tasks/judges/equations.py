@@ -24,7 +24,6 @@ _POWER, _DIGITS = 12, 30
 _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.MULTILINE), by)
     for pattern, by in (
-        (r"\\(?:text|textbf|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}", r" \1 "),
         (r"\\(?:boxed|fbox)\s*\{([^{}]*)\}", r" \1 "),
         (r"\\(?:times|cdot|ast)(?![A-Za-z])|[×·⋅∗✕]", "*"),
         (r"\\div(?![A-Za-z])|÷", "/"),
@@ -37,6 +36,7 @@ _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<!\d)\*\*|\*\*(?!\d)|__|`", " "),  # bold and code in Markdown
         (r"(?<=\d)\*\*(?=\d)", "^"),
         (r"^[ \t]*(?:[-*•+#>]+|\d{1,2}[.)])[ \t]+", " "),  # the mark of a list
+        (r"(?<=\d)[ \t]+\(([^\W\d_]{2,}(?:[ \t][^\W\d_]{2,}){0,3})\)", r" \1 "),  # a unit in brackets
         *((vulgar, f" {part}") for vulgar, part in zip("½⅓⅔¼¾", ("1/2", "1/3", "2/3", "1/4", "3/4"), strict=True)),
         (r"(?<=[\w)}%])[ \t]+[xX][ \t]*(?=[\d(\\$.])|(?<=\d)[xX](?=\d)", " * "),
         (r"\b(?:multiplied|times)(?:[ \t]+by)?\b(?=[ \t]*[$(\d])", "*"),
@@ -48,6 +48,7 @@ _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"[$€£]", ""),
     )
 )
+_TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _MARK = re.compile(r"<<([^<>\n]{1,200})>>")
 _NUMBER = r"\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+"
@@ -160,6 +161,7 @@ def _same(left: Fraction, right: Fraction, of_left: _Side, of_right: _Side, abou
 
 def _replaced(text: str) -> str:
     """LaTeX, Markdown and words for operations as plain signs."""
+    text = _TEXT.sub(r" \1 ", text)
     for _ in range(4):  # fractions within fractions
         text, count = _FRACTION.subn(r" ((\1)/(\2)) ", text)
         if not count:
