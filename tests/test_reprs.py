@@ -61,7 +61,7 @@ def test_a_result_says_its_verdict_and_findings_stand_for_themselves(tiny_model,
     assert repr(result).startswith(f"AblationResult('{tmp_path}': ")
     assert len(repr(result)) <= LONGEST
     assert result.findings[0].startswith(result.verdict)
-    assert result.verdict.startswith("It cannot be told for atlas (0 of 3 right).")
+    assert result.verdict.startswith("What is critical cannot be told for atlas (0 of 3 right, 10 are needed).")
     assert "\N{NO-BREAK SPACE}" not in "".join(result.findings)
     assert result.findings == [claim.text.replace("\N{NO-BREAK SPACE}", " ") for claim in result.claims]
     assert len(repr(result.summary)) <= LONGEST

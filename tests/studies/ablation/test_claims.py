@@ -145,6 +145,18 @@ def test_a_loss_that_is_shown_and_not_its_size_is_said():
     assert "falls too" not in told(valid(summary))[0]
 
 
+@pytest.mark.parametrize("task", [0, 1])
+def test_a_loss_that_is_shown_is_said_beside_a_task_that_cannot_be_told(task):
+    summary = form(models=("base",))
+    unable(summary, 0, 1)
+    cell = summary["models"][0]["tasks"][task]["cells"][1]
+    cell |= {"critical": False, "spared": False}
+    cell["drop"] = {"value": 0.4, "low": 0.1, "high": 0.7, "p_corrected": 0.04}
+    first, second, *_ = told(valid(summary))
+    assert first.endswith("What is critical cannot be told for facts (3 of 20 right, 7 are needed).")
+    assert second.startswith(f"Without block 1 accuracy on {('sums', 'facts')[task]} falls too, from")
+
+
 def test_that_a_spared_task_is_multiple_choice_is_said_where_the_lost_one_is_written():
     summary = form(models=("base",), tasks=("sums", "facts"))
     sums, facts = summary["models"][0]["tasks"]
@@ -275,7 +287,7 @@ def test_of_a_task_that_the_model_cannot_do_nothing_is_told():
     unable(summary, 0, 1)
     text = told(valid(summary))[0]
     assert text.startswith("Block 2 is critical for sums.")
-    assert text.endswith("It cannot be told for facts (3 of 20 right).")
+    assert text.endswith("What is critical cannot be told for facts (3 of 20 right, 7 are needed).")
 
 
 def test_what_models_share_leaves_out_a_task_that_one_of_them_cannot_do():
@@ -283,7 +295,7 @@ def test_what_models_share_leaves_out_a_task_that_one_of_them_cannot_do():
     unable(summary, 1, 1)
     texts = told(valid(summary))
     assert texts[0].startswith("In both models block 2 is critical for sums.")
-    assert texts[0].endswith("It cannot be told for facts (3 of 20 right).")
+    assert texts[0].endswith("What is critical cannot be told for facts (3 of 20 right, 7 are needed).")
     assert texts[1].startswith("base: Block 2 is critical for sums and spares facts.")
 
 
@@ -303,7 +315,9 @@ def guessed(summary, task: int, guessing: float) -> None:
 def test_of_a_task_near_guessing_nothing_is_told():
     summary = form(models=("base",))
     guessed(summary, 1, 0.5)
-    assert told(valid(summary))[0].endswith("It cannot be told for facts (11 of 20 right, near guessing).")
+    assert told(valid(summary))[0].endswith(
+        "What is critical cannot be told for facts (11 of 20 right, near guessing)."
+    )
     guessed(summary, 1, 0.2)
     assert "guessing" not in told(valid(summary))[0]
 

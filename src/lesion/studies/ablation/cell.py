@@ -267,12 +267,12 @@ class Curve:
 
     @property
     def untold(self) -> str:
-        """Why it cannot be told what its cells are critical for, `3 of 20 right`; empty where it can."""
+        """Why it cannot be told whether its cells are critical, `3 of 20 right, 9 are needed`; empty where it can."""
         if self.marked:
             return ""
         right = f"{self.right:,} of {self.items:,} right"
         if self.reach and self.reach.right < self.reach.fewest_right:
-            return right
+            return f"{right}, {self.reach.fewest_right:,} are needed"
         return f"{right}, near guessing" if self.near_guessing else ""
 
     @property

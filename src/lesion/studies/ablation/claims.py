@@ -40,12 +40,12 @@ class Group(NamedTuple):
 def which_blocks(material: Material) -> Iterable[Claim]:
     """Per unit and factor: what all models share; then every model that is alone or of which something else holds.
 
-    Says: Blocks L are critical for A [and spare B] [, and take more of A than of C]; blocks M are critical for every
-    task. | In all N models blocks L are critical for A …. | No block is shown to be critical for A. | It cannot be told
-    for A (n of m right). | Without block L k of the n answers lost on A state the gold answer and are cut off. |
-    Without block M accuracy on A falls too: whether by more than half cannot be told. | Without block L k % of the
-    answers to A hit the token limit (l % without an edit). | Without block L B falls too: whether by less than A cannot
-    be told.
+    Says: Blocks L are critical for A [and spare B] [, and take more of A than of C]; blocks M are critical for
+    every task. | In all N models blocks L are critical for A …. | No block is shown to be critical for A. | What is
+    critical cannot be told for A (n of m right, k are needed). | Without block L k of the n answers lost on A state
+    the gold answer and are cut off. | Without block M accuracy on A falls too: whether by more than half cannot be
+    told. | Without block L k % of the answers to A hit the token limit (l % without an edit). | Without block L B
+    falls too: whether by less than A cannot be told.
     Needs: critical: more than half of the right answers above chance are lost, by an exact paired test, Holm-corrected
     over the blocks of one model and task, and the unedited model has enough right answers; answers that state the gold
     answer and were cut off count as right in it. Spares: less than a quarter is lost, by its own test. More of A than
@@ -55,13 +55,13 @@ def which_blocks(material: Material) -> Iterable[Claim]:
         models = alike((curve for curve in sweep if curve.cells), "model")
         shared: dict[str, tuple[set[str], list[Group]]] = {}
         for among, curves in _depths(models):
-            yield _claim(curves, f"In {among} ")
+            yield from _claims(curves, f"In {among} ")
             tasks, groups = _critical(curves)
             if groups or not any(curve.marked for curve in curves):
                 shared |= {curve.model: (tasks, groups) for curve in curves}
         for curves in models:
             if shared.get(curves[0].model) != _critical(curves):
-                yield _claim(curves, subject=_subject(curves[0], material))
+                yield from _claims(curves, subject=_subject(curves[0], material))
 
 
 def _critical(curves: Sequence[Curve]) -> tuple[set[str], list[Group]]:
@@ -80,7 +80,7 @@ def _subject(curve: Curve, material: Material) -> str:
     return ", ".join(filter(None, (model, "" if plain else what if model else wording.capital(what))))
 
 
-def _claim(curves: Sequence[Curve], among: str = "", subject: str = "") -> Claim:
+def _claims(curves: Sequence[Curve], among: str = "", subject: str = "") -> Iterable[Claim]:
     unknown = {curve.task for curve in curves if curve.untold}
     able = [curve for curve in curves if curve.task not in unknown]
     groups = grouped(able)
@@ -91,14 +91,15 @@ def _claim(curves: Sequence[Curve], among: str = "", subject: str = "") -> Claim
         sentences.append(_answer(able, groups, among, dict.fromkeys(curve.task for curve in curves)))
         sentences.append(_loss(*example, among) if example else _largest(able))
     untold = _untold([curve for curve in curves if curve.untold])
-    sentences.append(
-        untold
-        or _cut(able, among)
-        or _broken(able, among, example)
-        or _not_told_apart(able, groups, example)
-        or _falls(able, among, example)
-    )
-    return Claim(tuple(filter(None, sentences)), tuple(rows), subject)
+    cut = _cut(able, among)
+    falls = "" if cut else _falls(curves, among, example)
+    further = cut or _broken(able, among, example) or _not_told_apart(able, groups, example) or falls
+    third = untold or further
+    yield Claim(tuple(filter(None, (*sentences, third))), tuple(rows), subject)
+    rest = tuple(sentence for sentence in dict.fromkeys((further, falls)) if sentence and sentence != third)
+    if rest:
+        falling = tuple(curve.record(cell) for curve in curves for cell in curve.cells if cell.falls)
+        yield Claim(rest, falling, subject)
 
 
 def _answer(curves: Sequence[Curve], groups: Sequence[Group], among: str, every: Iterable[str]) -> str:
@@ -189,7 +190,7 @@ def _of_items(curve: Curve, cell: Cell) -> str:
 
 
 def _untold(curves: Sequence[Curve]) -> str:
-    """`It cannot be told for days (2 of 19 right).`, and what to try first."""
+    """`What is critical cannot be told for days (2 of 19 right, 9 are needed).`, and what to try first."""
     parts = []
     for own in alike(curves, "task"):
         reasons = [curve.untold for curve in own] if len(own) == 1 else [f"{len(own)} models"]
@@ -200,7 +201,7 @@ def _untold(curves: Sequence[Curve]) -> str:
         advice = " Many unedited answers hit the token limit: try a larger --max-new-tokens."
         if max(scores.unclosed for scores in unedited) >= CUT:
             advice += " Many never closed their thinking: --thinking-tokens closes it for them."
-    return f"It cannot be told for {wording.listed(parts)}.{advice}" * bool(parts)
+    return f"What is critical cannot be told for {wording.listed(parts)}.{advice}" * bool(parts)
 
 
 def _cut(curves: Sequence[Curve], among: str) -> str:
@@ -219,9 +220,9 @@ def _cut(curves: Sequence[Curve], among: str) -> str:
 
 
 def _broken(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:
-    """A critical loss that is larger than the example, where answers are cut off that were not."""
+    """A critical loss that is at least as large as the example, where answers are cut off that were not."""
     cells = [(curve, cell) for curve in curves for cell in curve.marked if cut_off(curve, cell)]
-    worse = [(curve, cell) for curve, cell in cells if example is not None and cell.size > example[1].size]
+    worse = [(curve, cell) for curve, cell in cells if example and cell.size >= example[1].size and cell != example[1]]
     if not worse:
         return ""
     curve, cell = max(worse, key=lambda pair: pair[1].size)
@@ -426,12 +427,14 @@ def smallest_loss(material: Material) -> str:
             if (drop := smallest_drop(result.items, reach.tests)) is not None:
                 drops.append(drop)
             skill = (result.baseline.accuracy.value or 0.0) - result.guessing
-            losses.append(None if reach.smallest_loss is None else reach.smallest_loss * skill)
+            losses.append((result.task, None if reach.smallest_loss is None else reach.smallest_loss * skill))
     if not drops:
         return ""
-    known = [loss for loss in losses if loss is not None]
+    known = [loss for _, loss in losses if loss is not None]
+    of = dict.fromkeys(task for task, loss in losses if loss is not None)
+    tasks = f" of {wording.listed(list(of))}" * (len(known) < len(losses))
     # Where even the loss of all could be missed, no drop is large enough.
     least, most = (WHOLE_POINTS(end(known, default=0.0)) for end in (min, max))
     span = most if least == most else f"{least} to {most}"
-    critical = f", and critical ones under about {span}" * (len(known) == len(losses))
+    critical = f", and critical ones{tasks} under about {span}" * bool(known)
     return f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed{critical}."

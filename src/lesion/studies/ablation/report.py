@@ -279,10 +279,12 @@ def _marks(material: Material) -> Iterator[Mark]:
 def _checks(material: Material, folder: Path) -> Iterator[Check]:
     """Baseline off floor and ceiling, answers readable, other kinds of ablation, and the share of blocks."""
     summary, edits = material.summary, material.summary.study.edits
+    further = [*asking(summary.study), "--out", str(folder)]  # whose answers are not given again
     low = {curve.task: curve.untold for curve in material.curves if curve.untold}
     if low:
         why = wording.listed([f"{task} ({reason})" for task, reason in low.items()])
-        yield Check("bad", f"The unedited model knows too little to tell: {why}.")
+        text = f"Too few unedited answers are right to tell what is critical: {why}. More items may do (--items)."
+        yield Check("bad", text)
     else:
         measured = {r.task: (r.baseline.accuracy.value, r.guessing, r.items) for _, r in summary.results}
         yield from checks.baselines((task, *numbers) for task, numbers in measured.items())
@@ -312,17 +314,17 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
             stable = wording.listed(list(dict.fromkeys(stays)))
             layers = ",".join(map(str, sorted({cell.layer for _, cell in critical})))
             heads = shlex.join(["--unit", "head", "--layers", layers, "--out", f"{folder}-heads"])
-            further = ("ablate", heads) if critical and "head" not in edits.unit and len(tasks) > 1 else ()
-            yield Check("good", f"Blocks stay critical for {stable} under every kind of ablation tried.", *further)
+            step = ("ablate", heads) if critical and "head" not in edits.unit and len(tasks) > 1 else ()
+            yield Check("good", f"Blocks stay critical for {stable} under every kind of ablation tried.", *step)
         else:
             yield Check("bad", "No block is shown to be critical under every kind of ablation tried.")
     elif material.curves and not edits.replace and set(edits.unit) <= set(REPLACED_UNITS):
         what = "Another kind of ablation, such as the mean"
         layers = f"--layers {edits.layers} " * (edits.layers != "all")
-        yield checks.untried(what, "ablate", models[:1], tasks, f"{layers}--replace mean", asking(summary.study))
+        yield checks.untried(what, "ablate", models[:1], tasks, f"{layers}--replace mean", further)
     if critical and len(tasks) == 1:
         what = "Whether another skill needs these blocks too"
-        yield checks.second_skill(what, "ablate", models, tasks[0], asking(summary.study))
+        yield checks.second_skill(what, "ablate", models, tasks[0], further)
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
