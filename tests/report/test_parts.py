@@ -122,3 +122,13 @@ def test_the_excerpt_is_no_longer_than_the_terminal_says():
     assert len(module._strongest(rows(), ()).records) == module.TERMINAL_ROWS
     few = rows(made(models=("m",), tasks=("sums",)))
     assert module._strongest(few, ()).records == few.records
+
+
+def test_a_terminal_has_the_answer_for_every_subject():
+    claims = [
+        Claim((f"{subject} is critical.", "By 50 points."), (), subject) for subject in ("one", "two", "one", "three")
+    ]
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    console.print(terminal([Part("Which?", rows(), claims=tuple(claims))]))
+    said = console.file.getvalue().splitlines()[:3]
+    assert said == ["By 50 points.", "two: two is critical.", "three: three is critical."]

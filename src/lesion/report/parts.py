@@ -50,8 +50,8 @@ MOST_CHECKS = 4
 """Whether the answer can be believed is said in so many lines."""
 MOST_OPEN = 3
 """Parts of a page that stand open; the further ones stand folded, under their titles."""
-TERMINAL_CLAIMS = 2
-"""Claims in a terminal, without `--all`."""
+TERMINAL_CLAIMS = 3
+"""In a terminal, without `--all`: the rest of the first claim, and the answers for the other subjects."""
 
 
 @dataclass(frozen=True)
@@ -227,8 +227,13 @@ def terminal(parts: Sequence[Part], *, every: bool = False, approximate: str = "
     """
     claims = [claim for part in parts for claim in part.claims]
     texts = [" ".join(claims[0].sentences[1:]), *(claim.text for claim in claims[1:])] if claims else []
-    lines = [Text(plain(text.replace(wording.SPACE, " "))) for text in texts if text]
-    shown: list[RenderableType] = [*lines[: None if every else TERMINAL_CLAIMS - 1]]
+    texts = [text for text in texts if text]
+    if not every:
+        answers: dict[str, str] = {}
+        for claim in parts[0].claims if claims else ():
+            answers.setdefault(claim.subject, answer_text(claim))
+        texts = [*texts[:1], *(text for text in [*answers.values()][1:] if text not in texts[:1])][:TERMINAL_CLAIMS]
+    shown: list[RenderableType] = [Text(plain(text.replace(wording.SPACE, " "))) for text in texts]
     for part in parts if every else parts[:1]:
         if part.rows is None or not part.rows.records or not part.table:
             continue
