@@ -102,7 +102,7 @@ def test_the_unit_that_matters_is_named_and_drawn_in_a_map_where_there_is_room(
     # 14 items cannot show it among as many as 48.
     called, why = (
         f"No {unit} is shown to be critical for sums of {count}",
-        "; it cannot be told (14 of 14 right).",
+        "; it cannot be told (14 of 14 right, 17 are needed).",
     )
     if columns:
         called, why = f"{unit.capitalize()} {first} is critical for sums, of {count}", "."
