@@ -2,7 +2,7 @@
 
 `labelled_chains.jsonl` holds what Qwen2.5-Coder-0.5B-Instruct wrote about problems of SVAMP: 24 chains unedited and 204
 wrong ones, unedited or without one block, drawn at random from all wrong ones. Readers had each chain and its question,
-not the rules' code; the second had the first 102 chains. Two rules were mended after the first had read: before, the
+not the rules' code. Two rules were mended after the first had read: before, the
 rules agreed with that reader in 196 chains (κ .95).
 """
 
@@ -24,7 +24,7 @@ def by_rules(chain):
     return failure(chain["text"], chain["finish"], Verdict(False, chain["read"]), chain["gold"], LANGUAGE)
 
 
-@pytest.mark.parametrize(("reader", "count"), [("first", 204), ("second", 102)])
+@pytest.mark.parametrize(("reader", "count"), [("first", 204), ("second", 204)])
 def test_the_rules_agree_with_each_reader(reader, count):
     chains = [chain for chain in CHAINS if reader in chain]
     labels = [chain[reader] for chain in chains]
