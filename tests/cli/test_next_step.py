@@ -102,6 +102,16 @@ def test_what_a_study_file_sets_for_its_tasks_is_kept_or_there_is_no_line(result
     assert step_with({"forbid": (2,)}, {"forbid": (2,)}) == ""
 
 
+def test_what_a_study_of_one_task_sets_for_it_is_kept_too(result_of):
+    result = result_of(
+        "drift bundled:llama-base --task primer:atlas --out o", Check("open", "More.", "drift", "--runs 9")
+    )
+    study = result.summary.study
+    one = study.model_copy(update={"task": study.task.model_copy(update={"max_new_tokens": 7})})
+    object.__setattr__(result, "summary", OfStudy.model_construct(study=one))
+    assert "--max-new-tokens 7" in next_step(result)
+
+
 def test_without_a_check_that_names_a_step_there_is_no_line(result_of):
     assert next_step(result_of(LINES[0], Check("open", "No remedy."))) == ""
 

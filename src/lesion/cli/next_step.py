@@ -6,11 +6,12 @@ import shlex
 
 from lesion.core.options import ASKING, typed, values_of
 from lesion.core.result import StudyResult
+from lesion.core.study_file import TaskChoice
 from lesion.registry import method_of, methods
 
 SHARED = {"MODEL", "task", "device", *ASKING} - {"items"}
 """What a study of another kind takes over: how questions are put, not how many."""
-PER_TASK = ("items", "max_new_tokens", "prompt_style", "stop", "forbid")
+PER_TASK = set(TaskChoice.model_fields) - {"name"}
 """What a study file can set for each task."""
 
 
@@ -25,8 +26,9 @@ def next_step(result: StudyResult) -> str:
     if check is None or study is None:
         return ""
     values, words = values_of(study), shlex.split(check.options)
+    tasks = getattr(study, "tasks", None) or [getattr(study, "task", None)]
     for name in PER_TASK:  # options say one for all tasks
-        of_tasks = {getattr(choice, name) for choice in getattr(study, "tasks", ())}
+        of_tasks = {getattr(choice, name, None) for choice in tasks}
         if not of_tasks - {None}:
             continue
         if len(of_tasks) > 1 or name not in values:

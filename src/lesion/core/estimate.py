@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -23,6 +23,7 @@ import psutil
 from lesion.errors import LesionError
 from lesion.plain import amount, duration
 from lesion.progress import Watcher
+from lesion.tasks.prompts import common_start
 
 if TYPE_CHECKING:
     from lesion.core.inference import PendingAnswer
@@ -147,7 +148,6 @@ def of_answers(
     tasks: dict[str, dict[str, PendingAnswer]] = defaultdict(dict)
     for key, cell in left.items():
         tasks[cell.choice.name][key] = cell
-    of_left = Counter({task: len(cells) for task, cells in tasks.items()})
     later = {rows[0].task: later[rows[0].task] for _, rows, _ in first if rows[0].task in later}
     known, to_come = 0, len(left) + sum(later.values())
     for (small, _, soon), (large, rows, took) in zip(first[::2], first[1::2], strict=True):
@@ -158,16 +158,17 @@ def of_answers(
         if more_work > less:
             each = min(each, max((took - soon) / (more_work - less), FULL * each))
         start = max(start, took - each * more_work)
-        each *= FULLER * (rest / of_left[task] if rest else more_work / len(rows))  # of an answer
-        of_task = of_left[task] + later.get(task, 0)
-        now += of_left[task] * each
+        here = len(tasks[task])
+        each *= FULLER * (rest / here if here else more_work / len(rows))  # of an answer
+        of_task = here + later.get(task, 0)
+        now += here * each
         known, share = known + of_task, of_task / len(rows)
         prompts = {cell.item.id: len(cell.prompt) for cell in cells.values()}
         of_items: dict[str, float] = defaultdict(float)
         for row in rows:
             of_items[row.item] += prompts[row.item] + row.tokens
         spread = statistics.stdev(of_items.values()) / statistics.fmean(of_items.values()) if len(of_items) > 1 else 0.0
-        seconds += (of_left[task] + LATER * later.get(task, 0)) * each
+        seconds += (here + LATER * later.get(task, 0)) * each
         tokens += share * sum(of_items.values())
         disk += share * sum(ROW_BYTES + len(row.text) for row in rows)
         variance += (of_task * each * spread / math.sqrt(len(of_items))) ** 2
@@ -187,14 +188,9 @@ def _work(cells: Mapping[str, PendingAnswer], said: float) -> float:
     of_prompts = {frozenset(of_edit): 0 for of_edit in prompts.values()}  # edits have the same ones, as a rule
     for of_edit in of_prompts:
         in_order = sorted(of_edit)
-        shared = sum(_alike(*pair) for pair in pairwise(in_order))
+        shared = sum(common_start(*pair) for pair in pairwise(in_order))
         of_prompts[of_edit] = sum(map(len, in_order)) - shared
     return TOKEN * said * len(cells) + sum(of_prompts[frozenset(of_edit)] for of_edit in prompts.values())
-
-
-def _alike(prompt: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many tokens two prompts begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt, other, strict=False)))
 
 
 class Estimating:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
@@ -217,3 +218,8 @@ def _data() -> Fields:
 
 def _chats(model: Speaker) -> bool:
     return bool(getattr(model.tokenizer, "chat_template", None))
+
+
+def common_start(*sequences: Sequence[object]) -> int:
+    """How many elements all sequences begin with alike: tokens, words or letters."""
+    return sum(1 for _ in takewhile(lambda each: each.count(each[0]) == len(each), zip(*sequences, strict=False)))

@@ -222,7 +222,11 @@ def _cut(curves: Sequence[Curve], among: str) -> str:
 def _broken(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:
     """A critical loss that is at least as large as the example, where answers are cut off that were not."""
     cells = [(curve, cell) for curve in curves for cell in curve.marked if cut_off(curve, cell)]
-    worse = [(curve, cell) for curve, cell in cells if example and cell.size >= example[1].size and cell != example[1]]
+    if example is None:
+        return ""
+    # Where the example is cut off itself, its own sentence says so, and only a larger loss is news.
+    said, least = cut_off(*example), example[1].size
+    worse = [pair for pair in cells if pair[1].size > least or (pair[1].size == least and not said)]
     if not worse:
         return ""
     curve, cell = max(worse, key=lambda pair: pair[1].size)

@@ -279,7 +279,7 @@ def _marks(material: Material) -> Iterator[Mark]:
 def _checks(material: Material, folder: Path) -> Iterator[Check]:
     """Baseline off floor and ceiling, answers readable, other kinds of ablation, and the share of blocks."""
     summary, edits = material.summary, material.summary.study.edits
-    further = [*asking(summary.study), "--out", str(folder)]  # whose answers are not given again
+    in_folder = [*asking(summary.study), "--out", str(folder)]  # whose answers are not given again
     low = {curve.task: curve.untold for curve in material.curves if curve.untold}
     if low:
         why = wording.listed([f"{task} ({reason})" for task, reason in low.items()])
@@ -321,10 +321,10 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
     elif material.curves and not edits.replace and set(edits.unit) <= set(REPLACED_UNITS):
         what = "Another kind of ablation, such as the mean"
         layers = f"--layers {edits.layers} " * (edits.layers != "all")
-        yield checks.untried(what, "ablate", models[:1], tasks, f"{layers}--replace mean", further)
+        yield checks.untried(what, "ablate", models[:1], tasks, f"{layers}--replace mean", in_folder)
     if critical and len(tasks) == 1:
         what = "Whether another skill needs these blocks too"
-        yield checks.second_skill(what, "ablate", models, tasks[0], further)
+        yield checks.second_skill(what, "ablate", models, tasks[0], in_folder)
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +23,7 @@ from lesion.report.values import WHOLE_SHARE
 from lesion.statistics.detectable import near_guessing
 from lesion.studies.check.study import CheckStudy
 from lesion.tasks.catalogue import find
+from lesion.tasks.prompts import common_start
 from lesion.tasks.wrapped import guessing
 
 if TYPE_CHECKING:
@@ -157,8 +157,7 @@ class CheckResult(StudyResult[CheckSummary]):
 
 def _shared(prompts: Sequence[str]) -> str:
     """The whole lines that all prompts begin with, solved examples say; none where they are few."""
-    same = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*prompts, strict=False))
-    begin = "".join(letters[0] for letters in same)
+    begin = prompts[0][: common_start(*prompts)] if prompts else ""
     begin = begin[: begin.rfind("\n") + 1]
     return begin if begin.count("\n") > FEW_LINES else ""
 

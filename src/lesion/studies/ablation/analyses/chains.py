@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 
 import numpy as np
 import pandas as pd
@@ -31,6 +30,7 @@ from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
 from lesion.tasks.judges.equations import Equation, equations
 from lesion.tasks.judges.failures import FAILURES, Failure, Language, failure
+from lesion.tasks.prompts import common_start
 from lesion.tasks.task import Verdict
 
 CHAINS = 0.5
@@ -147,7 +147,7 @@ class Texts:
             fewer = Estimate.dropped(unedited.calculating, self.calculating, level)
             more = Estimate.dropped(self.wrong, unedited.wrong, level)
             texts = zip(unedited.frame["text"], self.frame["text"], strict=True)
-            same = float(np.median([_alike(first.split(), other.split()) for first, other in texts]))
+            same = float(np.median([common_start(first.split(), other.split()) for first, other in texts]))
         return Chains(
             **dict(self.about),
             answers=len(self.found),
@@ -178,11 +178,6 @@ class Texts:
             yield WithinLimit(**dict(self.about), limit=limit, accuracy=accuracy)
             if limit >= tokens.max():
                 return
-
-
-def _alike(first: Sequence[str], other: Sequence[str]) -> int:
-    """How many words two texts have in common at their beginning."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, other, strict=False)))
 
 
 @dataclass(frozen=True)
