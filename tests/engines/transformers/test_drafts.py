@@ -185,6 +185,24 @@ def test_an_edit_that_says_other_things_is_spared_long_drafts_but_for_one_in_so_
     assert all(row.draft == (11,) * SHORT for row in waiting.ready)
 
 
+def test_an_edit_s_first_drafts_are_short_and_later_ones_reach_twice_as_far_as_it_said_of_those_before():
+    waiting = Drafts(blocks=4, worth=0.3, first=32)
+    compared = []
+    for item, said in enumerate((32, 40, 6, 6, 6, 0)):
+        waiting.wait(rows([(5, item)], 2, decoding=Decoding(200)))
+        (leader,) = waiting.take(1, 1000)
+        leader.generated = list(range(101))
+        for row in waiting._following[leader.request.prompt, leader.request.decoding]:
+            row.limit = 200
+        waiting.finished(leader)
+        (row,) = waiting.take(1, 1000)
+        row.accepted = min(said, len(row.draft))
+        waiting.entered([row])
+        compared.append(len(row.draft))
+    # Twice the mean of 32; of 32 and 40; of 32, 40 and 6; and so on.
+    assert compared == [32, 64, 72, 52, 42, 36]
+
+
 def test_a_pass_takes_whole_prompts_and_no_row_that_is_much_shorter_than_the_longest():
     waiting = Drafts(blocks=4, worth=0.5)
     long, other, short = (5,) * 100, (6,) * 99, (7,) * int(100 * FILLED - 1)

@@ -153,12 +153,14 @@ def next_tokens(
         logits: of all places.
         places: the row that reads each, None for nobody, and how many tokens from now on the next one is.
     """
-    finite = logits.amax(-1).isfinite().tolist()
+    largest, tokens = logits.max(-1)  # the first of equal ones, as argmax says, and of half precision much sooner
+    finite = largest.isfinite().tolist()
     for index, (row, _) in enumerate(places):
         if row is not None and row.request.traced and finite[index]:
             row.last = most_probable(logits[index])
-    logits = without(logits, [row.forbidden(ahead) if row is not None else () for row, ahead in places])
-    tokens = logits.argmax(-1)
+    allowed = without(logits, [row.forbidden(ahead) if row is not None else () for row, ahead in places])
+    if allowed is not logits:
+        logits, tokens = allowed, allowed.argmax(-1)
     drawing: list[int] = []
     settings: list[tuple[float, float]] = []
     noise: list[tuple[int, int]] = []

@@ -19,8 +19,9 @@ from lesion.engines.transformers.sequence import ActiveRequest
 WORTH_ON_CPU, WORTH = 0.3, 0.05
 # Of edits that are not worth a draft, one prompt in so many is drafted all the same: later questions may be others.
 AGAIN = 16
-# Tokens of a draft that are compared in any case.
-SHORT = 4
+# Tokens of a draft that are compared in any case, and of an edit's first drafts on a processor: later ones reach so many
+# times as far as those before were said.
+SHORT, FIRST_ON_CPU, FURTHER = 4, 32, 2
 # Rows that are shorter than this share of the longest are not padded to its length, unless that takes so few tokens
 # that a pass of their own would cost more.
 FILLED, SPARE = 0.8, 48
@@ -35,12 +36,16 @@ class Drafts:
 
     Args:
         worth: share of drafted tokens that must be accepted, where a draft runs through all blocks.
+        first: tokens of an edit's first drafts; None compares whole answers.
         lent: answers that are known already, by question; those of this batch are added.
     """
 
-    def __init__(self, blocks: int, worth: float, lent: dict[Question, tuple[int, ...]] | None = None) -> None:
+    def __init__(
+        self, blocks: int, worth: float, first: int | None = None, lent: dict[Question, tuple[int, ...]] | None = None
+    ) -> None:
         self.blocks = blocks
         self.worth = worth
+        self.first = first
         self.ready: list[ActiveRequest] = []
         self._following: dict[Question, list[ActiveRequest]] = {}
         self._lent = {} if lent is None else lent
@@ -103,6 +108,7 @@ class Drafts:
         for row in rows:
             if row.draft:
                 tally = self._tally[row.column, row.request.decoding]
+                tally.rows += 1
                 tally.drafted += len(row.draft)
                 tally.accepted += row.accepted
 
@@ -125,12 +131,17 @@ class Drafts:
             self._insert(row)
 
     def _spared(self, row: ActiveRequest) -> bool:
-        """Whether a row enters later and without its draft, since its edit has said too little of other drafts."""
+        """Whether a row enters later and without its draft, since its edit has said too little of other drafts.
+
+        A draft that is long against what its edit said of others is cut.
+        """
         if len(row.draft) <= SHORT:
             return False
+        tally = self._tally[row.column, row.request.decoding]
         # The blocks that do not run for this row alone cost it nothing.
         share = (self.blocks - row.start) / self.blocks or 1.0
-        if self._tally[row.column, row.request.decoding].worth(self.worth * share):
+        if tally.worth(self.worth * share):
+            row.draft = row.draft[: tally.reach(self.first)]
             return False
         row.draft = ()
         return True
@@ -141,9 +152,16 @@ class Drafts:
 
 class _Tally:
     def __init__(self) -> None:
+        self.rows = 0
         self.drafted = 0
         self.accepted = 0
         self.passed = 0
+
+    def reach(self, first: int | None) -> int | None:
+        """Tokens of the next draft that are compared, where not all are."""
+        if first is None or not self.rows:
+            return first
+        return max(SHORT, FURTHER * self.accepted // self.rows)
 
     def worth(self, share: float) -> bool:
         """Whether another draft is worth its pass, and now and then although it is not."""

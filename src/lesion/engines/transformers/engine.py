@@ -28,7 +28,7 @@ from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.endings import StopStrings, closing_of
 from lesion.engines.engine import Decoding, Request, Response, Work
 from lesion.engines.transformers.batch import Batch
-from lesion.engines.transformers.drafts import WORTH, WORTH_ON_CPU, Drafts, Question
+from lesion.engines.transformers.drafts import FIRST_ON_CPU, WORTH, WORTH_ON_CPU, Drafts, Question
 from lesion.engines.transformers.memory import halve, ran_out, rows_of, rows_that_fit
 from lesion.engines.transformers.prefill import TOKENS
 from lesion.engines.transformers.prefixes import Prefixes
@@ -92,7 +92,8 @@ class TransformersEngine:
         truncated = {
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
-        drafts = Drafts(table.blocks, WORTH_ON_CPU if self.model.device.type == "cpu" else WORTH, self._answered)
+        worth, first = (WORTH_ON_CPU, FIRST_ON_CPU) if self.model.device.type == "cpu" else (WORTH, None)
+        drafts = Drafts(table.blocks, worth, first, self._answered)
         with (
             held(self.model, "answers to requests", edits=True, calls=True) as hold,
             hung(self.model, hold) as gates,
@@ -175,7 +176,8 @@ class TransformersEngine:
             taken: list[ActiveRequest] = []
             try:
                 free = self.work.batch_size - batch.live
-                if free >= max(1, self.work.batch_size * REFILL) or not batch.live:
+                # The last ones do not wait for more room than they need.
+                if free >= max(1, min(self.work.batch_size * REFILL, len(waiting))) or not batch.live:
                     taken = waiting.take(free, TOKENS)
                 if taken:
                     finished = batch.enter(taken)
