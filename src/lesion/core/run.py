@@ -12,7 +12,7 @@ A study says which edits of which models are evaluated on which tasks; the rest 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -302,16 +302,19 @@ class Evaluation:
         edits: Sequence[Edit],
         tasks: Mapping[TaskChoice, Task] | None = None,
         items: Mapping[TaskChoice, Sequence[Item]] | None = None,
+        stored: Container[str] | None = None,
     ) -> Pending:
         """The answers of the unedited model and every edit of it to items of tasks.
 
-        `tasks` and `items` are those of the study by default; those of `gold_tasks` are about the same items.
+        `tasks` and `items` are those of the study by default; those of `gold_tasks` are about the same items. Left out
+        are those whose keys are among `stored`, by default all that the folder has.
         """
         tasks = self.tasks if tasks is None else tasks
         if items is None:
             items = {choice: self.items_of(choice) for choice in tasks}
             self.ask({choice: task for choice, task in tasks.items() if choice not in self.items})
-        cells = inference.pending_cells(self.study, chosen, model, tasks, items, edits, self.store.keys())
+        stored = self.store.keys() if stored is None else stored
+        cells = inference.pending_cells(self.study, chosen, model, tasks, items, edits, stored)
         _refuse_asked_otherwise(self.store, model, cells.values())
         refuse_other_prompts(self.store, model, cells.values())
         texts = {str(BASELINE), *map(str, edits)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import brentq
-from scipy.stats import binom, norm, spearmanr
+from scipy.stats import binom, norm, quantile_test, spearmanr
 
 from lesion.errors import LesionError
 
@@ -112,6 +112,16 @@ def mcnemar_exact(b_only: int, e_only: int) -> float:
 def paired_p(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " items"]) -> float:
     """`mcnemar_exact` of which items are right before and after."""
     return mcnemar_exact(int((baseline & ~edited).sum()), int((edited & ~baseline).sum()))
+
+
+def median_shift(differences: Int[np.ndarray, " items"], level: float = 0.95) -> tuple[Contrast, float]:
+    """The median of paired differences, its interval from order statistics, and the exact p of the sign test.
+
+    Conover (1999), Practical Nonparametric Statistics, section 3.2; differences of 0 make it conservative.
+    """
+    test = quantile_test(differences, q=0.0, p=0.5)
+    low, high = test.confidence_interval(level)
+    return Contrast(float(np.median(differences)), float(low), float(high)), float(test.pvalue)
 
 
 def sign_flip_exact(differences: Int[np.ndarray, " items"]) -> float:

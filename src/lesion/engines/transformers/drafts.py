@@ -19,8 +19,8 @@ from lesion.engines.transformers.sequence import ActiveRequest
 WORTH_ON_CPU, WORTH = 0.3, 0.05
 # Of edits that are not worth a draft, one prompt in so many is drafted all the same: later questions may be others.
 AGAIN = 16
-# Tokens of a draft that are compared in any case, and of an edit's first drafts on a processor: later ones reach so many
-# times as far as those before were said.
+# Tokens of a draft that are compared in any case, and of an edit's first drafts on a processor: later ones reach so
+# many times as far as those before were said.
 SHORT, FIRST_ON_CPU, FURTHER = 4, 32, 2
 # Rows that are shorter than this share of the longest are not padded to its length, unless that takes so few tokens
 # that a pass of their own would cost more.

@@ -8,7 +8,7 @@ Answers are stored under one edit all the same, named by the digest of all frame
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -260,6 +260,7 @@ def pending_of(
     references: References,
     tasks: Mapping[TaskChoice, Task] | None = None,
     items: Mapping[TaskChoice, Sequence[Item]] | None = None,
+    stored: Container[str] | None = None,
 ) -> Pending:
     """The answers that are wanted of a model (`Evaluation.pending`), each task under edits with its own reference."""
     tasks = evaluation.tasks if tasks is None else tasks
@@ -269,12 +270,12 @@ def pending_of(
         of_task = evaluation.items_of(choice) if items is None else items[choice]
         framed = [edit for edit in edits if isinstance(edit, Replacement) and isinstance(held[edit.source], Frames)]
         others = [made(edit, _single(edit, held)) for edit in edits if edit not in framed]
-        part = evaluation.pending(chosen, model, others, {choice: task}, items)
+        part = evaluation.pending(chosen, model, others, {choice: task}, items, stored)
         cells = dict(part.cells)
         for edit in framed:
             of_frames = held[edit.source]
             if isinstance(of_frames, Frames):
-                cells |= _of_frames(evaluation, chosen, model, edit, of_frames, {choice: task}, of_task)
+                cells |= _of_frames(evaluation, chosen, model, edit, of_frames, {choice: task}, of_task, stored)
         whole = Pending(whole.total + part.total + len(framed) * len(of_task), whole.cells | cells)
     return whole
 
@@ -292,6 +293,7 @@ def _of_frames(
     frames: Frames,
     task: Mapping[TaskChoice, Task],
     items: Sequence[Item],
+    stored: Container[str] | None,
 ) -> dict[str, PendingAnswer]:
     """The answers under one edit that has a reference of its own for every frame, stored under one name."""
     (choice,) = task
@@ -302,5 +304,5 @@ def _of_frames(
         draw = frame.draw(edit.draw) if edit.kind == "resample" else 0
         if in_frame:
             edits = [made(edit, frame.reference, draw=draw, name=name)]
-            cells |= evaluation.pending(chosen, model, edits, task, {choice: in_frame}).cells
+            cells |= evaluation.pending(chosen, model, edits, task, {choice: in_frame}, stored).cells
     return cells

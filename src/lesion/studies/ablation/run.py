@@ -19,6 +19,7 @@ from lesion.core.study_file import ModelChoice
 from lesion.engines.engine import Engine
 from lesion.errors import UsageError
 from lesion.models.load import Model, peek
+from lesion.studies.ablation.early import answer_early, early_tasks
 from lesion.studies.ablation.invariance.families import from_base
 from lesion.studies.ablation.plan import hold, refuse_not_evaluated, register
 from lesion.studies.ablation.recall import summarised
@@ -92,6 +93,16 @@ def refuse_doubled(study: Study) -> None:
         raise UsageError(
             "--screen-top and --stop-when do not go together: what stopping decides is corrected over every edit, and"
             " edits that are not generated have no answers. Leave one of them out."
+        )
+    if study.early_answers and study.stop is not None:
+        raise UsageError(
+            "--early-answers and --stop-when do not go together: what is decided has no more chains. Leave one of them"
+            " out."
+        )
+    if study.early_answers and not early_tasks({choice: find(choice.name) for choice in study.tasks}, (1,)):
+        raise UsageError(
+            "--early-answers cuts off chains of thought, and none of the tasks is judged as mathematics; leave it out,"
+            " or add a task such as gsm8k."
         )
     names = {choice.name for choice in study.tasks}
     doubled = next((name for name in names if gold_name(name) in names), None)
@@ -232,6 +243,9 @@ def _evaluate(
     if study.stop is None:
         evaluation.answer(chosen, model, pending)
         evaluation.planned += pending.total
+        if study.early_answers:
+            every = pending_of(evaluation, chosen, model, edits, references, stored=())
+            answer_early(evaluation, chosen, model, every.cells, study.early_answers)
         return
     stopping = Stopping(study.stop, ids, edits)
 

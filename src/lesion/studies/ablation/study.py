@@ -181,6 +181,15 @@ class Study(Questions):
         exclude_if=lambda top: top is None,
     )
 
+    early_answers: Listed[Count] = option(
+        (),
+        help="Also cut every chain of thought off after so many tokens and ask for its answer: 64,128,256.",
+        many="comma",
+        panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
+        exclude_if=lambda limits: not limits,
+    )
+
     @property
     def screens(self) -> bool:
         """Whether gold solutions are scored first."""

@@ -1,5 +1,6 @@
 """How chains of thought break under an edit: counted naively, tested exactly, and said as it is."""
 
+from dataclasses import replace
 from math import comb
 
 import pytest
@@ -86,6 +87,58 @@ def test_every_wrong_answer_fails_in_one_way_and_limits_count_the_right_ones_no_
         assert sum(row.answers for row in rows) == int((~own["correct"]).sum())
         for row in texts.within(0.95):
             assert row.accuracy.value == (own["correct"] & (own["tokens"] <= row.limit)).mean()
+
+
+def test_how_much_longer_chains_are_is_the_median_with_the_sign_test_and_is_said_where_it_is_shown():
+    of = material()
+    layers = of.answers["edit"].str.partition("×")[0]
+    items = of.answers["item"].str.partition("-")[2].astype(int)
+    tokens = 20 + items + 7 * (layers == "1") - 9 * (layers == "2") + (layers == "3") * (items == 0)
+    changed = Material(of.summary, of.answers.assign(tokens=tokens), of.items)
+    (broken,) = chains.broken(changed)
+    by_block = {row.cut: row.longer for row in broken.rows}
+    assert [by_block[str(layer)].value for layer in range(LAYERS)] == [0, 7, -9, 0]
+    assert [by_block[str(layer)].p for layer in range(LAYERS)] == pytest.approx([1.0, 2 * 0.5**10, 2 * 0.5**10, 1.0])
+    (claim,) = chains.how_long_chains_are([broken])
+    median = 20 + (ITEMS - 1) / 2
+    assert claim.text.replace("\N{NO-BREAK SPACE}", " ") == (
+        f"Chains are longer without block 1: {median + 7:.0f} tokens in the median, {median:.0f} unedited (corrected p"
+        f" .0078). Chains are shorter without block 2: {median - 9:.0f} tokens in the median, {median:.0f} unedited"
+        " (corrected p .0078)."
+    )
+    (same,) = chains.broken(of)
+    assert not list(chains.how_long_chains_are([same]))
+
+
+def test_what_a_chain_adds_is_whole_chains_against_early_answers_over_the_limits():
+    (broken,) = chains.broken(material())
+    frame = broken.unedited.frame.assign(tokens=50, correct=True)
+    wrong, right = (frame.assign(correct=value) for value in (False, True))
+    texts = replace(broken.unedited, frame=frame, early={8: wrong, 16: right})
+    rows = {row.limit: row for row in texts.within(0.95)}
+    assert (rows[8].early.value, rows[8].adds.value, rows[16].early.value, rows[16].adds.value) == (0, 1, 1, 0)
+    (claim,) = chains.what_chains_add([replace(broken, unedited=texts)])
+    assert claim.text.replace("\N{NO-BREAK SPACE}", " ") == (
+        "Made to answer after 8 tokens of its chains, the unedited model is right in 0 %, with whole chains in 100 %"
+        " (corrected p .0039)."
+    )
+    (claim,) = chains.what_chains_add([replace(broken, unedited=replace(texts, early={16: right}))])
+    assert claim.text.endswith("(corrected p 1): that the rest of the chains changes this is not shown.")
+    assert not list(chains.what_chains_add([broken]))
+
+
+def test_chains_are_as_the_unedited_ones_for_so_many_words_and_right_for_so_many_equations():
+    (broken,) = chains.broken(material())
+    ((_, texts),) = [pair for pair in broken.edited if str(pair[0].layer) == "3"]
+    common = [
+        next((n for n, (a, b) in enumerate(zip(one.split(), two.split(), strict=True)) if a != b), len(one.split()))
+        for one, two in ((chain(3, item), chain(None, item)) for item in range(ITEMS))
+    ]
+    rows = list(texts.starts(broken.unedited))
+    same = {row.place: row.same for row in rows if row.same is not None}
+    assert same == {place: sum(n >= place for n in common) / ITEMS for place in chains.LIMITS}
+    assert [(row.place, row.right) for row in rows if row.right is not None] == [(1, 0.9)]
+    assert all(row.same is None for row in broken.unedited.starts(broken.unedited))
 
 
 def test_answers_without_equations_are_no_chains_and_the_page_has_no_such_part():

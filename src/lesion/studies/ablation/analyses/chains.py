@@ -7,8 +7,8 @@ or more have an equation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -24,10 +24,11 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.report.table import Table
 from lesion.report.values import POINTS, SHARE, WHOLE_SHARE, Estimate, Number, decimals
-from lesion.statistics.paired import ALPHA, holm, wilson
+from lesion.statistics.paired import ALPHA, accuracy, holm, median_shift
 from lesion.studies.ablation.cell import Cell, Curve, Labels, named, under
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
+from lesion.tasks.early import early_name
 from lesion.tasks.judges.equations import Equation, equations
 from lesion.tasks.judges.failures import FAILURES, Failure, Language, failure
 from lesion.tasks.prompts import common_start
@@ -37,6 +38,8 @@ CHAINS = 0.5
 """From this share of unedited answers with an equation on, the answers to a task are chains."""
 LIMITS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Tokens after which accuracy is looked at."""
+EQUATIONS = 6
+"""So many equations of a chain are looked at one after another."""
 DRAWN = 5
 """So many edits, of the largest losses, are drawn over the limits, and so many blocks named of several models."""
 FEW = 2
@@ -76,7 +79,7 @@ class Chains(Under):
         equations, mistaken: how many there are in all chains, and how many are wrong.
         language: the share that is language.
         same: of how many words the part is that a chain has in common with the unedited one at its beginning, median.
-        tokens: of a chain, median.
+        tokens: of a chain, median; `longer`: of how many more there are than in the unedited chain, with the sign test.
     """
 
     answers: int = column("Chains")
@@ -89,13 +92,35 @@ class Chains(Under):
     language: float = column("Language", WHOLE_SHARE)
     same: Number = column("As unedited, words", decimals(0), default=None)
     tokens: float = column("Tokens", decimals(0))
+    longer: Estimate | None = column("Longer by, tokens", decimals(0), default=None, p=True)
 
 
 class WithinLimit(Under):
-    """The accuracy if answers had been cut off after so many tokens: right are those that are right and no longer."""
+    """The accuracy if answers had been cut off after so many tokens: right are those that are right and no longer.
+
+    Attributes:
+        early: the accuracy if longer chains are made to answer there; None where they were not asked.
+        adds: how much more are right with whole chains, with the exact paired test (McNemar).
+    """
 
     limit: int = column("Token limit")
     accuracy: Estimate = column("Accuracy", SHARE)
+    early: Estimate | None = column("Answered there", SHARE, default=None)
+    adds: Estimate | None = column("The rest adds", POINTS, default=None, p=True)
+
+
+class Start(Under):
+    """How far chains are as the unedited ones, and how far they calculate right.
+
+    Attributes:
+        place: the number of a word, or of an equation.
+        same: the share of chains whose first words, so many, are those of the unedited one.
+        right: the share, of chains with so many equations, in which all of these are right.
+    """
+
+    place: int = column("Words or equations")
+    same: Number = column("As unedited", WHOLE_SHARE, default=None)
+    right: Number = column("No wrong equation", WHOLE_SHARE, default=None)
 
 
 @dataclass(frozen=True)
@@ -106,11 +131,13 @@ class Texts:
         about: which they are.
         frame: their rows.
         language: of the unedited answers.
+        early: the rows of early answers, by the limit.
     """
 
     about: Under
     frame: pd.DataFrame
     language: Language
+    early: Mapping[int, pd.DataFrame] = field(default_factory=dict)
 
     @cached_property
     def found(self) -> list[list[Equation]]:
@@ -142,12 +169,13 @@ class Texts:
     def row(self, unedited: Texts, level: float) -> Chains:
         """What their equations are; with tests against the unedited ones, unless they are these."""
         every = [equation for found in self.found for equation in found]
-        fewer = more = same = None
+        fewer = more = same = longer = None
         if unedited is not self:
             fewer = Estimate.dropped(unedited.calculating, self.calculating, level)
             more = Estimate.dropped(self.wrong, unedited.wrong, level)
-            texts = zip(unedited.frame["text"], self.frame["text"], strict=True)
-            same = float(np.median([common_start(first.split(), other.split()) for first, other in texts]))
+            same = float(np.median(self.common(unedited)))
+            lengths = (each.frame["tokens"].to_numpy() for each in (self, unedited))
+            longer = Estimate.of(*median_shift(np.subtract(*lengths), level))
         return Chains(
             **dict(self.about),
             answers=len(self.found),
@@ -160,7 +188,25 @@ class Texts:
             language=float(np.mean([self.language.holds(text) for text in self.frame["text"]])),
             same=same,
             tokens=float(self.frame["tokens"].median()),
+            longer=longer,
         )
+
+    def common(self, unedited: Texts) -> list[int]:
+        """Of how many words the part is that each chain has in common with the unedited one at its beginning."""
+        texts = zip(unedited.frame["text"], self.frame["text"], strict=True)
+        return [common_start(first.split(), other.split()) for first, other in texts]
+
+    def starts(self, unedited: Texts) -> Iterator[Start]:
+        """How many chains are as the unedited ones for so many words, and calculate right for so many equations."""
+        if unedited is not self:
+            common = np.array(self.common(unedited))
+            for place in LIMITS:
+                yield Start(**dict(self.about), place=place, same=float((common >= place).mean()))
+        right = [[equation.correct for equation in found] for found in self.found]
+        for place in range(1, EQUATIONS + 1):
+            of = [all(found[:place]) for found in right if len(found) >= place]
+            if of:
+                yield Start(**dict(self.about), place=place, right=float(np.mean(of)))
 
     def fails(self) -> Iterator[Fails]:
         """How many fail in every way."""
@@ -171,13 +217,27 @@ class Texts:
     def within(self, level: float) -> Iterator[WithinLimit]:
         """The accuracy within every limit up to the longest answer."""
         right, tokens = self.frame["correct"].to_numpy(bool), self.frame["tokens"].to_numpy()
-        for limit in LIMITS:
-            count = int((right & (tokens <= limit)).sum())
-            low, high = wilson(count, len(right), level)
-            accuracy = Estimate(value=count / len(right), low=low, high=high)
-            yield WithinLimit(**dict(self.about), limit=limit, accuracy=accuracy)
+        for limit in sorted({*LIMITS, *self.early}):
+            within, answered = right & (tokens <= limit), self.answered(limit)
+            early = adds = None
+            if answered is not None:
+                early, adds = Estimate.of(accuracy(answered, level)), Estimate.dropped(right, answered, level)
+            share = Estimate.of(accuracy(within, level))
+            yield WithinLimit(**dict(self.about), limit=limit, accuracy=share, early=early, adds=adds)
             if limit >= tokens.max():
                 return
+
+    def answered(self, limit: int) -> np.ndarray | None:
+        """Which answers are right if longer chains are made to answer there, bool [items]; None if some were not."""
+        long = self.frame["tokens"].to_numpy() > limit
+        asked = self.early.get(limit)
+        verdicts = {} if asked is None else dict(zip(asked["item"], asked["correct"], strict=True))
+        items = self.frame["item"]
+        if asked is None or not set(items[long]) <= verdicts.keys():
+            return None
+        whole = self.frame["correct"]
+        rows = zip(items, whole, long, strict=True)
+        return np.array([bool(verdicts[item] if late else right) for item, right, late in rows])
 
 
 @dataclass(frozen=True)
@@ -191,10 +251,10 @@ class Broken:
 
     @cached_property
     def rows(self) -> list[Chains]:
-        """A row for every edit; both p corrected by Holm over all edits that the study plans."""
+        """A row for every edit; every p corrected by Holm over all edits that the study plans."""
         rows = [texts.row(self.unedited, self.level) for _, texts in self.edited]
         untested = [1.0] * (self.curve.tests - len(rows))
-        for name in ("fewer", "more"):
+        for name in ("fewer", "more", "longer"):
             corrected = holm([*(getattr(row, name).p for row in rows), *untested])
             rows = [
                 row.model_copy(update={name: getattr(row, name).model_copy(update={"p_corrected": p})})
@@ -207,10 +267,10 @@ class Broken:
         """The row of the unedited model."""
         return self.unedited.row(self.unedited, self.level)
 
-    def shown(self, by: str) -> list[tuple[Cell, Chains]]:
-        """The edits under which one of `DIFFERENCES` is shown."""
+    def shown(self, by: str, sign: int = 1) -> list[tuple[Cell, Chains]]:
+        """The edits under which one of `DIFFERENCES`, or of `longer`, is shown on one side of 0."""
         every = [(cell, row, getattr(row, by)) for (cell, _), row in zip(self.edited, self.rows, strict=True)]
-        return [(cell, row) for cell, row, found in every if found.value > 0 and found.p_corrected <= ALPHA]
+        return [(cell, row) for cell, row, found in every if found.value * sign > 0 and found.p_corrected <= ALPHA]
 
 
 def broken(material: Material) -> list[Broken]:
@@ -219,6 +279,12 @@ def broken(material: Material) -> list[Broken]:
     if answers.empty:
         return []
     by_edit = dict(iter(answers.groupby(["model_name", "task", "edit"], sort=False)))
+    limits = material.summary.study.early_answers
+
+    def early(curve: Curve, edit: str) -> dict[int, pd.DataFrame]:
+        asked = {limit: by_edit.get((curve.model, early_name(curve.task, limit), edit)) for limit in limits}
+        return {limit: frame for limit, frame in asked.items() if frame is not None}
+
     every = []
     for curve in material.curves:
         own = by_edit.get((curve.model, curve.task, str(BASELINE)))
@@ -226,14 +292,16 @@ def broken(material: Material) -> list[Broken]:
             continue
         language = Language.of(own["question"], list(own["text"]))
         about = {"model": curve.model, "task": curve.task, "unit": curve.unit, "factor": curve.factor}
-        unedited = Texts(Under(**about, cut="unedited", edit=str(BASELINE)), own, language)
+        without = str(BASELINE)
+        unedited = Texts(Under(**about, cut="unedited", edit=without), own, language, early(curve, without))
         if unedited.calculating.mean() < CHAINS:
             continue
         edited = []
         for cell in curve.cells:
             frame = by_edit.get((curve.model, curve.task, cell.edit))
             if frame is not None and list(frame["item"]) == list(own["item"]):
-                edited.append((cell, Texts(Under(**about, cut=str(cell.layer), edit=cell.edit), frame, language)))
+                under = Under(**about, cut=str(cell.layer), edit=cell.edit)
+                edited.append((cell, Texts(under, frame, language, early(curve, cell.edit))))
         if edited:
             every.append(Broken(curve, unedited, tuple(edited), material.summary.study.level))
     return every
@@ -300,6 +368,60 @@ def _sentence(of: Broken, by: str) -> str:
     return f"{wording.capital(text)}, {WHOLE_SHARE.text(row.language)} are language{also}."
 
 
+@rule
+def how_long_chains_are(every: Sequence[Broken]) -> Iterable[Claim]:
+    """Whether edits make chains longer or shorter.
+
+    Says: Chains are longer without block L: A tokens in the median, B unedited (corrected p …). | Chains are shorter
+    without block L: likewise.
+    Needs: an exact sign test over the chains of the same items, Holm-corrected over all blocks of a model; one or two
+    models
+    """
+    labels = [of.curve.labels for of in every]
+    for of in every if len(every) <= FEW else ():
+        told = {word: of.shown("longer", sign) for word, sign in (("longer", 1), ("shorter", -1))}
+        sentences = tuple(_length(of, word, own) for word, own in told.items() if own)
+        if sentences:
+            rows = tuple(row for own in told.values() for _, row in own)
+            yield Claim(sentences, rows, subject(of.curve.labels, labels))
+
+
+def _length(of: Broken, word: str, own: Sequence[tuple[Cell, Chains]]) -> str:
+    """Of the edit with the largest change of length, and which others change it so."""
+    cell, row = max(own, key=lambda pair: abs(getattr(pair[1].longer, "value", 0.0)))
+    others = [each for each, _ in own if each is not cell]
+    also = f"; likewise {under(named(others), cell.factor)}" if others else ""
+    p = wording.p_value(getattr(row.longer, "p_corrected", None))
+    return (
+        f"Chains are {word} {under(named([cell]), cell.factor)}: {row.tokens:.0f} tokens in the median,"
+        f" {of.without.tokens:.0f} unedited (corrected p {p}){also}."
+    )
+
+
+@rule
+def what_chains_add(every: Sequence[Broken]) -> Iterable[Claim]:
+    """Whether the rest of a chain adds anything to what the unedited model answers after its beginning.
+
+    Says: Made to answer after N tokens of its chains, the unedited model is right in X %, with whole chains in Y %
+    (corrected p …). | The same, and: that the rest of the chains changes this is not shown.
+    Needs: early answers (`--early-answers`); an exact paired test (McNemar), Holm-corrected over the limits
+    """
+    labels = [of.curve.labels for of in every]
+    for of in every:
+        rows = [row for row in of.unedited.within(of.level) if row.early is not None]
+        if not rows:
+            continue
+        first, whole = rows[0], float(of.unedited.frame["correct"].mean())
+        shares = [WHOLE_SHARE.text(share) for share in (getattr(first.early, "value", None), whole)]
+        p, *_ = holm([getattr(row.adds, "p", 1.0) for row in rows])
+        text = (
+            f"Made to answer after {first.limit} tokens of its chains, the unedited model is right in {shares[0]}, with"
+            f" whole chains in {shares[1]} (corrected p {wording.p_value(p)})"
+        )
+        shown = "" if p <= ALPHA else ": that the rest of the chains changes this is not shown"
+        yield Claim((f"{text}{shown}.",), tuple(rows), subject(of.curve.labels, labels))
+
+
 def part(material: Material) -> Part | None:
     """How chains fail under every edit, and what they calculate; None where no task is answered in chains."""
     every = broken(material)
@@ -325,15 +447,31 @@ def part(material: Material) -> Part | None:
         "accuracy", "limit", ("cut",), panel=panel, log=True, name="token-limits", wide=True,
         caption="Accuracy if answers had been cut off after so many tokens: unedited, and under the largest losses.",
     ).figure(within, "token-limits")  # fmt: skip
+    asked = [row for row in within if row.early is not None]
+    early = Curves(
+        "early", "limit", ("cut",), panel=panel, log=True, name="early-answers", wide=True,
+        caption="Accuracy where longer chains were cut off after so many tokens and their answer asked for.",
+    ).figure(asked, "early-answers") if asked else None  # fmt: skip
+    starts = [row for of in every for each in _drawn(of) for row in each.starts(of.unedited)]
+    alike, right = ([row for row in starts if getattr(row, name) is not None] for name in ("same", "right"))
+    leaving = Curves(
+        "same", "place", ("cut",), panel=panel, log=True, low=0.0, high=1.0, name="as-unedited", wide=True,
+        caption="Share of chains whose first words, so many, are those of the unedited one.",
+    ).figure(alike, "as-unedited")  # fmt: skip
+    slips = Curves(
+        "right", "place", ("cut",), panel=panel, low=0.0, high=1.0, name="first-slip", wide=True,
+        caption="Share of chains with so many equations in which all of these are right.",
+    ).figure(right, "first-slip") if right else None  # fmt: skip
     few = len(every) <= FEW
     figures = {"How answers fail, in every model": None if few else mark.figure(fails, "failures")}
-    figures |= {"Accuracy by token limit": limits}
+    figures |= {"Accuracy by token limit": limits, "Accuracy of early answers": early}
+    figures |= {"Where chains leave the unedited ones": leaving, "Where equations become wrong": slips}
     folded = [Folded(title, (figure,)) for title, figure in figures.items() if figure is not None]
     return Part(
         "How do chains of thought break?",
         table,
         (mark,) if few else (),
-        how_chains_break(every),
+        (*how_chains_break(every), *how_long_chains_are(every), *what_chains_add(every)),
         "Every wrong answer counts once: under the first of these, from the top, that holds.",
         "Chains",
         own=(*folded, Folded("The equations under every edit", (Table.of(chains),))),
