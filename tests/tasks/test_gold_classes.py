@@ -63,6 +63,25 @@ def test_the_mark_of_the_end_decides_as_the_space_before_another_step_does():
     assert names(pieces, item) == by_hand("ccrfncocrna")
 
 
+def test_numbers_of_a_solution_in_sentences_are_told_apart_likewise():
+    text = "Ida pays 3 * $4 = $12.\nSo 20 - 12 = 8 are left.\nThat is 8/2 = 4.5 each."
+    item = Item("1", "Ida has 20 and buys 3 at $4 each. 2 share the rest.", "4.5", solution=text)
+    kinds = [(text[span.start : span.stop], span.name) for span in DERIVATION.spans(item) if span.name != "step or end"]
+    copied = [
+        ("3", "c"),
+        ("4", "c"),
+        ("12", "r"),
+        ("20", "c"),
+        ("12", "c"),
+        ("8", "r"),
+        ("8", "c"),
+        ("2", "c"),
+        ("4.5", "r"),
+    ]
+    assert kinds == [(word, NAMES[letter]) for word, letter in [*copied, ("*", "o"), ("-", "o"), ("/", "o")]]
+    assert classes_of(find("gsm8k")) is classes_of(find("svamp")) is DERIVATION
+
+
 def test_a_space_that_a_tokenizer_strips_from_the_whole_is_form():
     pieces = Pieces(" ", "8", "1", "+", strip=True)
     assert names(pieces) == by_hand("fcco")

@@ -22,7 +22,9 @@ UNKNOWN = "not assigned"
 """The class of all tokens of an item whose tokenizer does not give its text back."""
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_OPERATION = re.compile(r"(?<=\d) ?([-+*/]) ?(?=\d)")
+_OPERATION = re.compile(r"(?<=[\d%]) ?([-+*/x×÷]) ?(?=[$€£]?\.?\d)")
+_BEFORE = " $€£"
+"""What may stand between `=` and its number."""
 _MARK = "####"
 _NEXT = re.compile(rf"(?<=\.)\s+(?:{_MARK})?")
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how the first tokens of a character of several are decoded
@@ -62,7 +64,7 @@ def gold_text(item: Item) -> str:
 
 
 def derivation(item: Item) -> tuple[Span, ...]:
-    """The numbers and decisions of a written calculation such as `14+7=21. 21-5=16. #### 16`.
+    """The numbers and decisions of a written calculation such as `14+7=21. 21-5=16. #### 16`, also within sentences.
 
     A number right behind `=` is a result, one behind `####` the final answer. Any other is copied where it stands in
     the question or is an earlier result, and an other number where it does not. What stands behind a step, white space
@@ -75,7 +77,7 @@ def derivation(item: Item) -> tuple[Span, ...]:
     for number in _NUMBER.finditer(text):
         if number.start() > end:
             name = FINAL
-        elif text[: number.start()].rstrip().endswith("="):
+        elif text[: number.start()].rstrip(_BEFORE).endswith("="):
             name = RESULT
             known.add(number[0])
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from lesion.tasks.benchmark import Hub, Mathematics
+from lesion.tasks.gold_classes import DERIVATION
 from lesion.tasks.source import SourceRow, identify
 from lesion.tasks.task import Item
 
@@ -24,6 +25,7 @@ class Gsm8k(Mathematics):
     title = "gsm8k"
     hub = Hub("openai/gsm8k", "main", "test", ("train",))
     max_new_tokens = 512
+    gold_classes = DERIVATION
 
     def item(self, row: SourceRow, index: int) -> Item:
         """The item of a row."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from lesion.tasks.benchmark import Hub, Mathematics
+from lesion.tasks.gold_classes import DERIVATION
 from lesion.tasks.source import SourceRow
 from lesion.tasks.task import Item
 
@@ -21,6 +22,7 @@ class Svamp(Mathematics):
     title = "svamp"
     hub = Hub("ChilleD/SVAMP", None, "test", ("train",))
     max_new_tokens = 256
+    gold_classes = DERIVATION
 
     def item(self, row: SourceRow, index: int) -> Item:
         """The item of a row."""
