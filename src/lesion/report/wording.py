@@ -169,7 +169,7 @@ def some_unit(unit: str) -> str:
 
 
 def changed(factor: float | str | None) -> str:
-    """What is done to a place: `switched off`, `scaled by 0.5`, `replaced by its mean`; `changed` by several."""
+    """What is done to a place: `switched off`, `scaled by 0.5`, `replaced by the mean`; `changed` by several."""
     if factor is None:
         return "changed"
     if factor == 0:
@@ -177,9 +177,9 @@ def changed(factor: float | str | None) -> str:
     if not isinstance(factor, str):
         return f"scaled by {factor:g}".replace("-", MINUS)
     if factor == "mean":
-        return "replaced by its mean"
+        return "replaced by the mean"
     if factor == "position":
-        return "replaced by its mean at the position"
+        return "replaced by the mean at the position"
     if factor == "optimal":
         return "replaced by the constant that hurts least"
     _, _, draw = factor.partition(" ")

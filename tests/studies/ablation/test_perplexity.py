@@ -122,7 +122,7 @@ def studied():
 
 @pytest.mark.parametrize(
     ("factor", "without"),
-    [(0.0, "without {}"), (0.5, "with {} scaled by 0.5"), ("mean", "with {} replaced by its mean")],
+    [(0.0, "without {}"), (0.5, "with {} scaled by 0.5"), ("mean", "with {} replaced by the mean")],
 )
 def test_the_claim_names_what_raises_the_perplexity_and_where_there_is_no_number(factor, without):
     ratios = (None, 2.0, None, 1.5, 1.25, 1.0)

@@ -342,7 +342,7 @@ def alike(every: Iterable[Curve], *names: str) -> list[list[Curve]]:
 
 
 def manner(factor: Factor) -> str:
-    """` scaled by 0.5`, ` replaced by its mean`; empty for a place that is switched off, which goes without saying."""
+    """` scaled by 0.5`, ` replaced by the mean`; empty for a place that is switched off, which goes without saying."""
     return f" {wording.changed(factor)}" if factor != 0 else ""
 
 

@@ -133,7 +133,7 @@ class Outcome(Row):
 
     @property
     def expected(self) -> str:
-        """`block 3 is critical for sums`, `head 9.6 replaced by its mean spares facts`."""
+        """`block 3 is critical for sums`, `head 9.6 replaced by the mean spares facts`."""
         edit = removal(self.place)
         how = "" if self.factor == 0 else f" {wording.changed(self.factor)}"
         verb = "is critical for" if self.expect == "critical" else "spares"

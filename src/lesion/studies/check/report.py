@@ -136,17 +136,18 @@ class CheckResult(StudyResult[CheckSummary]):
         return [Check("open", "Which blocks these answers depend on: lesion ablate.", "ablate")]
 
     def text(self, *, every: bool = False) -> RenderableType:
-        """Each task's prompts and answers, and how they went; `every`: the table too."""
-        shown: list[RenderableType] = []
-        for task, claim in zip(self.summary.tasks, self.claims, strict=True):
+        """How each task went, then its prompts and answers; `every`: the table too."""
+        first, *others = self.claims
+        said = [replace(first, sentences=first.sentences[1:], subject=""), *others]  # the verdict stands above
+        shown: list[RenderableType] = [
+            Text(plain(claim.text.replace(wording.SPACE, " "))) for claim in said if claim.sentences
+        ]
+        for task in self.summary.tasks:
             why = "as given" if task.chosen else self._why(task)
             shown.append(Text(plain(f"{task.task}, in the prompt style {task.style} ({why})"), style="bold"))
             shared = _shared([sent.prompt for sent in task.prompts])
             for place, sent in enumerate(task.prompts):
                 shown += [Text(plain(line)) for line in _lines(sent, shared if place else "")]
-            rest = replace(claim, sentences=claim.sentences[1:], subject="") if task is self.summary.tasks[0] else claim
-            if rest.sentences:  # the first sentence of all stands above as the verdict
-                shown.append(Text(plain(rest.text.replace(wording.SPACE, " "))))
         return Group(*shown, *([super().text(every=True)] if every else []))
 
     def _why(self, task: CheckedTask) -> str:
