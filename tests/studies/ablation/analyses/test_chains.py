@@ -134,11 +134,9 @@ def test_chains_are_as_the_unedited_ones_for_so_many_words_and_right_for_so_many
         next((n for n, (a, b) in enumerate(zip(one.split(), two.split(), strict=True)) if a != b), len(one.split()))
         for one, two in ((chain(3, item), chain(None, item)) for item in range(ITEMS))
     ]
-    rows = list(texts.starts(broken.unedited))
-    same = {row.place: row.same for row in rows if row.same is not None}
-    assert same == {place: sum(n >= place for n in common) / ITEMS for place in chains.LIMITS}
-    assert [(row.place, row.right) for row in rows if row.right is not None] == [(1, 0.9)]
-    assert all(row.same is None for row in broken.unedited.starts(broken.unedited))
+    same = {row.words: row.same for row in texts.alike(broken.unedited)}
+    assert same == {words: sum(n >= words for n in common) / ITEMS for words in chains.WORDS}
+    assert [(row.equations, row.right) for row in texts.unmistaken()] == [(1, 0.9)]
 
 
 def test_answers_without_equations_are_no_chains_and_the_page_has_no_such_part():

@@ -38,6 +38,8 @@ CHAINS = 0.5
 """From this share of unedited answers with an equation on, the answers to a task are chains."""
 LIMITS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Tokens after which accuracy is looked at."""
+WORDS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""After so many words it is looked at how many chains still are as the unedited ones."""
 EQUATIONS = 6
 """So many equations of a chain are looked at one after another."""
 DRAWN = 5
@@ -109,18 +111,18 @@ class WithinLimit(Under):
     adds: Estimate | None = column("The rest adds", POINTS, default=None, p=True)
 
 
-class Start(Under):
-    """How far chains are as the unedited ones, and how far they calculate right.
+class Alike(Under):
+    """How many chains begin with so many words of the unedited one."""
 
-    Attributes:
-        place: the number of a word, or of an equation.
-        same: the share of chains whose first words, so many, are those of the unedited one.
-        right: the share, of chains with so many equations, in which all of these are right.
-    """
+    words: int = column("Words")
+    same: float = column("As unedited", WHOLE_SHARE)
 
-    place: int = column("Words or equations")
-    same: Number = column("As unedited", WHOLE_SHARE, default=None)
-    right: Number = column("No wrong equation", WHOLE_SHARE, default=None)
+
+class Unmistaken(Under):
+    """In how many chains, of those with so many equations, all of these are right."""
+
+    equations: int = column("Equations")
+    right: float = column("No wrong equation", WHOLE_SHARE)
 
 
 @dataclass(frozen=True)
@@ -196,17 +198,19 @@ class Texts:
         texts = zip(unedited.frame["text"], self.frame["text"], strict=True)
         return [common_start(first.split(), other.split()) for first, other in texts]
 
-    def starts(self, unedited: Texts) -> Iterator[Start]:
-        """How many chains are as the unedited ones for so many words, and calculate right for so many equations."""
-        if unedited is not self:
-            common = np.array(self.common(unedited))
-            for place in LIMITS:
-                yield Start(**dict(self.about), place=place, same=float((common >= place).mean()))
+    def alike(self, unedited: Texts) -> Iterator[Alike]:
+        """How many chains begin with so many words of the unedited one."""
+        common = np.array(self.common(unedited))
+        for words in WORDS:
+            yield Alike(**dict(self.about), words=words, same=float((common >= words).mean()))
+
+    def unmistaken(self) -> Iterator[Unmistaken]:
+        """In how many chains the first equations, so many, are right."""
         right = [[equation.correct for equation in found] for found in self.found]
-        for place in range(1, EQUATIONS + 1):
-            of = [all(found[:place]) for found in right if len(found) >= place]
+        for count in range(1, EQUATIONS + 1):
+            of = [all(found[:count]) for found in right if len(found) >= count]
             if of:
-                yield Start(**dict(self.about), place=place, right=float(np.mean(of)))
+                yield Unmistaken(**dict(self.about), equations=count, right=float(np.mean(of)))
 
     def fails(self) -> Iterator[Fails]:
         """How many fail in every way."""
@@ -452,16 +456,16 @@ def part(material: Material) -> Part | None:
         "early", "limit", ("cut",), panel=panel, log=True, name="early-answers", wide=True,
         caption="Accuracy where longer chains were cut off after so many tokens and their answer asked for.",
     ).figure(asked, "early-answers") if asked else None  # fmt: skip
-    starts = [row for of in every for each in _drawn(of) for row in each.starts(of.unedited)]
-    alike, right = ([row for row in starts if getattr(row, name) is not None] for name in ("same", "right"))
+    alike = [row for of in every for each in _drawn(of) for row in each.alike(of.unedited)]
     leaving = Curves(
-        "same", "place", ("cut",), panel=panel, log=True, low=0.0, high=1.0, name="as-unedited", wide=True,
-        caption="Share of chains whose first words, so many, are those of the unedited one.",
+        "same", "words", ("cut",), panel=panel, log=True, low=0.0, high=100.0, name="as-unedited", wide=True,
+        caption="Share of chains that begin with so many words of the unedited one.",
     ).figure(alike, "as-unedited")  # fmt: skip
+    unmistaken = [row for of in every for each in _drawn(of) for row in each.unmistaken()]
     slips = Curves(
-        "right", "place", ("cut",), panel=panel, low=0.0, high=1.0, name="first-slip", wide=True,
+        "right", "equations", ("cut",), panel=panel, low=0.0, high=100.0, name="equations", wide=True,
         caption="Share of chains with so many equations in which all of these are right.",
-    ).figure(right, "first-slip") if right else None  # fmt: skip
+    ).figure(unmistaken, "equations")  # fmt: skip
     few = len(every) <= FEW
     figures = {"How answers fail, in every model": None if few else mark.figure(fails, "failures")}
     figures |= {"Accuracy by token limit": limits, "Accuracy of early answers": early}
