@@ -98,6 +98,11 @@ def test_what_a_study_file_sets_for_its_tasks_is_kept_or_there_is_no_line(result
         return next_step(result)
 
     assert read(step_with({"items": 7}, {"items": 7}))[0].items == 7
+    # In the same folder what options say of all tasks would be another study than what was said of each.
+    assert "--out" in step_with({"items": 7}, {"items": 7})
+    of_all = step_with({"max_new_tokens": 7}, {"max_new_tokens": 7})
+    assert "--max-new-tokens 7" in of_all
+    assert "--out" not in of_all
     assert step_with({"items": 7}, {}) == ""
     assert step_with({"forbid": (2,)}, {"forbid": (2,)}) == ""
 

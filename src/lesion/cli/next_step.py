@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import shlex
 
-from lesion.core.options import ASKING, typed, values_of
+from lesion.core.options import ASKING, of_tasks, typed, values_of
 from lesion.core.result import StudyResult
-from lesion.core.study_file import TaskChoice
 from lesion.registry import method_of, methods
 
 SHARED = {"MODEL", "task", "device", *ASKING} - {"items"}
 """What a study of another kind takes over: how questions are put, not how many."""
-PER_TASK = set(TaskChoice.model_fields) - {"name"}
-"""What a study file can set for each task."""
 
 
 def next_step(result: StudyResult) -> str:
@@ -26,18 +23,15 @@ def next_step(result: StudyResult) -> str:
     if check is None or study is None:
         return ""
     values, words = values_of(study), shlex.split(check.options)
-    tasks = getattr(study, "tasks", None) or [getattr(study, "task", None)]
-    for name in PER_TASK:  # options say one for all tasks
-        of_tasks = {getattr(choice, name, None) for choice in tasks}
-        if not of_tasks - {None}:
-            continue
-        if len(of_tasks) > 1 or name not in values:
-            return ""
-        (values[name],) = of_tasks
+    alone = of_tasks(study)
+    if any(len(of_task) > 1 or name not in values for name, of_task in alone.items()):
+        return ""
+    values |= {name: of_task.pop() for name, of_task in alone.items()}
     method = method_of(study)
     if check.command == method.command:
         kept = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in words}
-        command = ["lesion", *method.command.split(), *typed(method.options, kept), "--out", str(result.folder)]
+        where = [] if alone.keys() - {"items"} else ["--out", str(result.folder)]
+        command = ["lesion", *method.command.split(), *typed(method.options, kept), *where]
         return f"{shlex.join(command)} {check.options}"
     other = next((other for other in methods().values() if other.command == check.command), None)
     if other is None:  # a command that writes a model

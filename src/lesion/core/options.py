@@ -299,9 +299,18 @@ ASKING = (
 def asking(study: BaseModel, otherwise: str = "") -> list[str]:
     """How the questions of a study are put, as it is typed; what is at its default, or is `otherwise`, is left out."""
     given = otherwise.split()
-    values = {name: value for name, value in values_of(study).items() if name in ASKING}
+    alone = {name: values.pop() for name, values in of_tasks(study).items() if len(values) == 1}
+    values = {name: value for name, value in (values_of(study) | alone).items() if name in ASKING}
     kept = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in given}
     return typed(options_of(type(study)), kept)
+
+
+def of_tasks(study: BaseModel) -> dict[str, set[Any]]:
+    """What a study file sets for its tasks one by one, by name. Said by options of all tasks, it is another study."""
+    tasks = [*getattr(study, "tasks", ()), getattr(study, "task", None)]
+    asked = [dict(task) for task in tasks if isinstance(task, BaseModel)]
+    found = {name: {task[name] for task in asked} for name in (asked[0] if asked else ()) if name != "name"}
+    return {name: values for name, values in found.items() if values - {None}}
 
 
 def values_of(study: BaseModel) -> dict[str, Any]:

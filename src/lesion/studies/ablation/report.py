@@ -14,7 +14,7 @@ from typing_extensions import override
 from lesion.core.changes import changed
 from lesion.core.clustered_intervals import OverClusters
 from lesion.core.database import FILE as DATABASE
-from lesion.core.options import asking
+from lesion.core.options import asking, of_tasks
 from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.edits.replace import REPLACED_UNITS
@@ -279,7 +279,11 @@ def _marks(material: Material) -> Iterator[Mark]:
 def _checks(material: Material, folder: Path) -> Iterator[Check]:
     """Baseline off floor and ceiling, answers readable, other kinds of ablation, and the share of blocks."""
     summary, edits = material.summary, material.summary.study.edits
-    in_folder = [*asking(summary.study), "--out", str(folder)]  # whose answers are not given again
+    # Answers of the folder are not given again, where options can ask as its study does.
+    in_folder = [
+        *asking(summary.study),
+        *([] if of_tasks(summary.study).keys() - {"items"} else ["--out", str(folder)]),
+    ]
     low = {curve.task: curve.untold for curve in material.curves if curve.untold}
     if low:
         why = wording.listed([f"{task} ({reason})" for task, reason in low.items()])
