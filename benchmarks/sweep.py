@@ -2,6 +2,7 @@
 
     python benchmarks/sweep.py                        # bundled model, all blocks × 3 tasks × 200 items
     python benchmarks/sweep.py --items 40 --no-harness
+    python benchmarks/sweep.py --model MODEL --tasks svamp:FILE --prompt-style chat --limit 96 --layers 4,12,20
     python benchmarks/sweep.py --shape qwen2.5-1.5b --device cuda --dtype bfloat16 --layers 0-27
 
 All three get the same prompts, the same edits, greedy decoding and the same token limits, in one process run, after a
@@ -196,6 +197,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="bundled:llama-base")
     parser.add_argument("--shape", help="a randomly initialised model instead: qwen2.5-1.5b or qwen2.5-0.5b")
+    parser.add_argument("--tasks", default="primer:arithmetic,primer:atlas,primer:reading")
+    parser.add_argument("--prompt-style", default="plain")
+    parser.add_argument("--limit", type=int, help="tokens of an answer; default: each task's own")
     parser.add_argument("--items", type=int, default=200)
     parser.add_argument("--layers", default="all")
     parser.add_argument("--device", default="cpu")
@@ -211,8 +215,8 @@ def main() -> None:
         else load(options.model, dtype=options.dtype, device=options.device)
     )
     questions = [
-        Question(name, encode(model, task, item, style="plain"), task.max_new_tokens)
-        for name in ("primer:arithmetic", "primer:atlas", "primer:reading")
+        Question(name, encode(model, task, item, style=options.prompt_style), options.limit or task.max_new_tokens)
+        for name in options.tasks.split(",")
         for task in [find(name)]
         for item in draw(task, options.items, 0)
     ]
