@@ -37,6 +37,10 @@ def test_a_prompt_is_followed_by_the_beginning_of_the_chain_and_by_what_asks_for
 
 def test_thinking_that_is_cut_off_is_closed_before_the_answer_is_asked_for():
     tokens, early = tokenizer(), EarlyAnswers(find("gsm8k"), 100)
-    for chain, end in (("<think>3 + 4", f"\n</think>{ASKED}"), ("<think>3</think> 4", ASKED)):
-        ids = tokens.encode(chain, add_special_tokens=False)
-        assert early.asked(tokens, (), chain) == (*ids, *tokens.encode(end, add_special_tokens=False))
+    ids, tag = (tokens.encode(text, add_special_tokens=False) for text in ("3 + 4", "<think>"))
+    closing = tokens.encode(f"\n</think>{ASKED}", add_special_tokens=False)
+    assert early.asked(tokens, (), "<think>3 + 4") == (*tag, *ids, *closing)
+    # A tag that ends the prompt stands before the stored text, and is not said twice.
+    assert early.asked(tokens, (5, *tag), "<think>3 + 4") == (5, *tag, *ids, *closing)
+    whole = tokens.encode("<think>3</think> 4", add_special_tokens=False)
+    assert early.asked(tokens, (), "<think>3</think> 4") == (*whole, *tokens.encode(ASKED, add_special_tokens=False))

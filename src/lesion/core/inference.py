@@ -95,9 +95,14 @@ def basis(study: Questions) -> str:
 def item_digest(task: Task, item: Item) -> str:
     """SHA-256 (64 hex digits) of all that decides how an answer to an item is judged, and of what stands before it."""
     reads = [task.kind, item.gold, item.aliases, item.choices, item.solution, item.shots, dict(item.metadata)]
-    if task.kind == "generate" and "math" in (getattr(task, "judged_by", ""), item.metadata.get("judge")):
+    if as_mathematics(task, item):
         reads.append(MATH)
     return hashlib.sha256(json.dumps(reads, sort_keys=True, default=str).encode("ascii")).hexdigest()
+
+
+def as_mathematics(task: Task, item: Item) -> bool:
+    """Whether an answer to an item is generated and judged as mathematics."""
+    return task.kind == "generate" and "math" in (getattr(task, "judged_by", ""), item.metadata.get("judge"))
 
 
 def prompt_digest(

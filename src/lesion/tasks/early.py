@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from lesion.tasks.style import CLOSE, unclosed
+from lesion.tasks.style import CLOSE, opening, unclosed
 from lesion.tasks.task import Answer, Item, Task, Verdict
 from lesion.tasks.wrapped import WrappedTask
 
@@ -40,10 +40,12 @@ class EarlyAnswers(WrappedTask):
     def asked(self, tokenizer: Any, prompt: Sequence[int], chain: str) -> tuple[int, ...]:
         """The token ids of a prompt, a chain up to the limit, and what asks for the answer.
 
-        `chain` is stored as text: its tokens are those of the text, which need not be those that were said.
+        `chain` is the text as it is stored, with the tag of thinking that the prompt ends in; its tokens need not be
+        those that were said.
         """
-        tokens = tokenizer.encode(chain, add_special_tokens=False)[: self.limit]
-        opened = unclosed(tokenizer.decode(tokens, skip_special_tokens=False))
+        tag = opening(tokenizer, prompt)
+        tokens = tokenizer.encode(chain.removeprefix(tag), add_special_tokens=False)[: self.limit]
+        opened = unclosed(tag + tokenizer.decode(tokens, skip_special_tokens=False))
         end = f"\n{CLOSE}{ASKED}" if opened else ASKED
         return (*prompt, *tokens, *tokenizer.encode(end, add_special_tokens=False))
 

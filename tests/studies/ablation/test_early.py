@@ -4,7 +4,7 @@ import pytest
 
 import lesion as api
 from alone import greedy
-from commandline import write
+from commandline import lesion, write
 from lesion.core.store import Store
 from lesion.edits.edit import as_edit
 from lesion.errors import UsageError
@@ -101,3 +101,22 @@ def test_the_same_command_asks_nothing_again(bundled, task, result):
 def test_where_there_are_no_chains_to_cut_off_it_is_refused(tasks, options, says, bundled, task, tmp_path):
     with pytest.raises(UsageError, match=says):
         api.ablate(bundled, tasks or task, early_answers=4, items=ITEMS, out=str(tmp_path / "o"), **options)
+
+
+def test_questions_of_ones_own_that_are_judged_as_mathematics_have_chains_too(bundled, tmp_path):
+    rows = [{"prompt": f"{n} + 1 =", "answer": str(n + 1)} for n in range(3)]
+    own = f"{write(tmp_path / 'own.jsonl', rows)}?judge=math"
+    result = api.ablate(
+        bundled, own, layers=[2], max_new_tokens=6, early_answers=[3, 9], anyway=True, out=str(tmp_path / "o")
+    )
+    with Store.read(result.folder) as store:
+        tasks = store.answers().groupby("task")["tokens"].agg(["size", "max"])
+    assert early_name(own, 3) in tasks.index
+    assert early_name(own, 9) not in tasks.index
+
+
+def test_that_no_chain_is_long_enough_is_said(task, tmp_path, capsys):
+    options = ["--layers", 2, "--items", 2, "--max-new-tokens", 4, "--early-answers", 50, "--anyway"]
+    done = lesion(capsys, "ablate", "bundled:llama-base", "--task", task, *options, "--out", tmp_path / "o")
+    assert done.code == 0
+    assert "longer than 50 tokens" in " ".join(done.err.split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lesion.core.inference import PendingAnswer, prompt_digest
+from lesion.core.inference import PendingAnswer, as_mathematics, prompt_digest
 from lesion.core.row import answer_key
 from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice, TaskChoice
@@ -20,14 +20,14 @@ COLUMNS = ("key", "text", "tokens")
 def early_tasks(
     tasks: Mapping[TaskChoice, Task], limits: Sequence[int]
 ) -> dict[TaskChoice, list[tuple[TaskChoice, EarlyAnswers]]]:
-    """The tasks of early answers to each task that is judged as mathematics, one for every limit."""
+    """The tasks of early answers to each task that has items judged as mathematics, one for every limit."""
     return {
         choice: [
             (choice.model_copy(update={"name": early.name}), early)
             for early in (EarlyAnswers(task, limit) for limit in limits)
         ]
         for choice, task in tasks.items()
-        if task.kind == "generate" and getattr(task, "judged_by", "") == "math"
+        if any(as_mathematics(task, item) for item in task.load())
     }
 
 
@@ -63,6 +63,11 @@ def answer_early(
                 model.fingerprint, str(cell.edit), choice.name, cell.item.id, str(decoding), cell.style, digest
             )
             pending[name] = own
+    if not pending:
+        evaluation.run.watcher.note(
+            f"No chain of {chosen.name} is longer than {min(limits):,} tokens, so that none is cut off: give a smaller"
+            " --early-answers."
+        )
     whole = Pending(len(pending), pending)
     evaluation.planned += whole.total
     evaluation.answer(chosen, model, evaluation.still(whole), "early answers")
