@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +29,25 @@ def run(
 ) -> None:
     """Run a study into a folder and show its result; `every`: all claims and rows; `dry`: only say what it costs."""
     if choice.distributed and not method.distributed:
-        raise UsageError("A laboratory trains its models in this process; leave --workers and --ray out.")
+        raise UsageError("This study only reads finished folders; leave --workers and --ray out.")
     if not method.distributed and (choice.device_map is not None or choice.trust_remote_code):
         raise UsageError(
             "This study loads no model of yours, so --device-map and --trust-remote-code mean nothing; leave them out."
         )
-    # Help need not wait for the catalogue of tasks and for pandas.
+    # Help need not wait for pandas, and what only reads folders neither for the catalogue of tasks nor for torch.
     from lesion.core.estimate import DryRun
-    from lesion.core.preflight import look_ahead
     from lesion.core.temporary_folder import folder_of
 
     folder = out or default_folder(study.name, study.identity())
     refuse_another_kind(folder, method.folder_kind)
-    look_ahead(study)
+    if method.distributed:
+        from lesion.core.preflight import look_ahead
+
+        look_ahead(study)
     with Bar() as bar:
         try:
-            with folder_of(folder), opened(choice, bar) as make_engine:
+            engines = opened(choice, bar) if method.distributed else nullcontext()
+            with folder_of(folder), engines as make_engine:
                 result = method.run(study, folder, watcher=bar, make_engine=make_engine, dry=dry)
         except DryRun as done:
             bar.say(str(done))

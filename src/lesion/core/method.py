@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lesion.core.options import Option, options_of
 from lesion.core.study_file import StudyFile
-from lesion.outputs import own
+from lesion.outputs import own, refuse_another_kind
 
 if TYPE_CHECKING:  # `lesion --help` need not wait for torch
     from lesion.core.result import StudyResult
+    from lesion.core.run import Run
     from lesion.engines.engine import MakeEngine
     from lesion.models.load import Model
     from lesion.progress import Watcher
@@ -28,6 +29,13 @@ def _unchanged(options: dict[str, Any], note: Callable[[str], None]) -> dict[str
 def _imported(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What stands for a `Run` in a study that only reads finished folders: where its own result goes."""
+
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Method(Generic[S]):
         default_name: the name of studies from the command line and Python; empty: `kind`.
         needs_out: whether the command has no folder of its own to write into.
         kept: what an interrupted run has kept, and how to go on; `{folder}` stands for the folder.
-        distributed: whether other processes can answer.
+        distributed: whether other processes can answer; where not, it only reads finished folders, without torch.
         python: the rest of the docstring of the function in Python, behind the help and the arguments: an example that
             runs, and what it raises.
         shorthands: options that no study file has; `expanded` puts in their place what they stand for.
@@ -104,10 +112,15 @@ class Method(Generic[S]):
         `models` are those that are loaded already, by the name that the study gives them; with `dry` it only says what
         it costs (`DryRun`).
         """
-        from lesion.core.run import Run
-        from lesion.engines.transformers.engine import TransformersEngine
+        run: Run | Reading
+        if self.distributed:
+            from lesion.core.run import Run
+            from lesion.engines.transformers.engine import TransformersEngine
 
-        run = Run.at(folder, self.folder_kind, watcher, make_engine or TransformersEngine, models, dry=dry)
+            run = Run.at(folder, self.folder_kind, watcher, make_engine or TransformersEngine, models, dry=dry)
+        else:
+            refuse_another_kind(folder, self.folder_kind)
+            run = Reading(folder)
         result: StudyResult = _imported(self.run_function)(study, run)
         own(result.folder, self.folder_kind, adopt=True)
         return result

@@ -45,7 +45,7 @@ from lesion.studies.comparison.study import ComparisonStudy
 from lesion.studies.comparison.summary import gathered, summarise
 
 if TYPE_CHECKING:
-    from lesion.core.run import Run
+    from lesion.core.method import Reading
 
 FLOOR = 0.05
 """An accuracy of no more than this has nothing left to lose."""
@@ -381,7 +381,7 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         return replace(page, carried=carried, tables=(*page.tables, items))
 
 
-def run_comparison(study: ComparisonStudy, run: Run) -> ComparisonResult:
+def run_comparison(study: ComparisonStudy, run: Reading) -> ComparisonResult:
     """Compare the studies that are named; raises as `gathered`, and where the folder cannot be written."""
     read = gathered(study, run.folder)
     summary = summarise(study, read)

@@ -33,7 +33,7 @@ from lesion.studies.overlay.study import OverlayStudy
 from lesion.studies.overlay.summary import needed, summarise
 
 if TYPE_CHECKING:
-    from lesion.core.run import Run
+    from lesion.core.method import Reading
 
 COMMANDS: dict[Kind, str] = {"layers": "ablate", "drift": "drift", "isolation": "isolate", "truncation": "truncate"}
 PERFECT = 1 - 1e-9
@@ -213,7 +213,7 @@ def _stack(*models: str) -> Mark:
     )  # fmt: skip
 
 
-def run_overlay(study: OverlayStudy, run: Run) -> OverlayResult:
+def run_overlay(study: OverlayStudy, run: Reading) -> OverlayResult:
     """Compare the studies that are named; raises as `summarise`, and where the folder cannot be written."""
     summary = summarise(study.folders, study.seed, study.pairs)
     with locked(run.folder, "overlay"):
