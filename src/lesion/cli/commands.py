@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, get_args
 
 import typer
@@ -65,11 +66,16 @@ _SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
 
 
 def command(
-    method: Method[Any], run: Callable[..., None] = running.run, *, shown: Collection[str] | None = None
+    method: Method[Any],
+    run: Callable[..., object] = running.run,
+    *,
+    shown: Collection[str] | None = None,
+    more: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
 ) -> Callable[..., None]:
     """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`.
 
-    Help shows what is required and the options in `shown`; without it, all.
+    Help shows what is required and the options in `shown`; without it, all. `more` are annotation and default of
+    options of the command alone, which `run` is given.
     """
     options = method.options
 
@@ -79,6 +85,7 @@ def command(
         dry: bool = values.pop("dry_run", False)
         revision: str | None = values.pop("revision", None)
         workers = {name: values.pop(name) for name in WORKERS if name in values}
+        own = {name: values.pop(name) for name in more}
         set_options = [
             option for option in options if not (values[option.name] in (None, []) or values[option.name] is False)
         ]
@@ -90,10 +97,10 @@ def command(
         chosen = method.expanded(chosen, lambda text: say(f"note: {text}"))
         study = method.study.from_options(name=method.default_name or method.kind, **chosen)
         engine = getattr(study, "engine", None) or "transformers"
-        run(method, study, out, EngineChoice(engine, **workers), every=every, dry=dry)
+        run(method, study, out, EngineChoice(engine, **workers), every=every, dry=dry, **own)
 
     run_method.__doc__ = method.help
-    parameters = _parameters(method, options)
+    parameters = [*_parameters(method, options), *(_named(name, *declared) for name, declared in more.items())]
     if shown is not None:
         parameters = [each if each.name in shown else _hidden(each) for each in parameters]
     run_method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

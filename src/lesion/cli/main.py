@@ -31,7 +31,7 @@ def app(*, every: bool = False) -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import apply, demo, help, model, study
+    from lesion.cli import apply, compare, demo, help, model, study
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
     from lesion.registry import command_groups, methods
@@ -53,9 +53,10 @@ def app(*, every: bool = False) -> typer.Typer:
         if name:
             place, panel = (groups.setdefault(group[0], typer.Typer()), None) if group else (made, help.STUDIES)
             short = method.distributed and not every
-            more = (f"Every option: lesion {method.command} --help all",) if short else ()
-            made_of = command(method, shown=help.BASIC if short else None)
-            place.command(name, rich_help_panel=panel, epilog=help.epilog(method.examples, *more))(checked(made_of))
+            rest = (f"Every option: lesion {method.command} --help all",) if short else ()
+            more = {"run": compare.run, "more": compare.OPTIONS} if method.command == "compare" else {}
+            made_of = command(method, shown=help.BASIC if short else None, **more)
+            place.command(name, rich_help_panel=panel, epilog=help.epilog(method.examples, *rest))(checked(made_of))
     help.register(made, "apply", checked(apply.apply), panel=help.EDITS)
     help.register(made, "perturb", checked(apply.perturb), panel=help.EDITS)
     help.register(made, "plan", checked(study.plan), panel=help.FOLDERS)

@@ -26,8 +26,8 @@ def run(
     *,
     every: bool = False,
     dry: bool = False,
-) -> None:
-    """Run a study into a folder and show its result; `every`: all claims and rows; `dry`: only say what it costs."""
+) -> StudyResult | None:
+    """Run a study into a folder, show and return its result; `every`: all claims and rows; `dry`: say what it costs."""
     if choice.distributed and not method.distributed:
         raise UsageError("This study only reads finished folders; leave --workers and --ray out.")
     if not method.distributed and (choice.device_map is not None or choice.trust_remote_code):
@@ -51,13 +51,14 @@ def run(
                 result = method.run(study, folder, watcher=bar, make_engine=make_engine, dry=dry)
         except DryRun as done:
             bar.say(str(done))
-            return
+            return None
         except KeyboardInterrupt:
             # A run that ends before its models are loaded has no folder yet.
             kept = method.kept.replace("{folder}", str(folder)) if folder.exists() else "Nothing was kept."
             bar.say(f"Stopped. {kept}")
             raise
     show(result, bar.notes, every=every)
+    return result
 
 
 def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = False) -> None:

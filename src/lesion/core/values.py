@@ -96,14 +96,15 @@ def summary_kind(folder: Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def studies_in(folders: Iterable[str | Path]) -> list[Path]:
-    """Folders of finished studies, as they were named."""
+def studies_in(folders: Iterable[str | Path], *, or_file: bool = False) -> list[Path]:
+    """Folders of finished studies, as they were named; with `or_file` also files."""
     places = [Path(folder) for folder in folders]
     if not places:
         raise UsageError("Name the folders of finished studies.")
     for index, place in enumerate(places):
-        if not place.is_dir():
-            raise UsageError(f"{place} is no folder; name the folders of finished studies.")
+        if not place.is_dir() and not (or_file and place.is_file()):
+            what = ("file or folder", " or logs") if or_file else ("folder", "")
+            raise UsageError(f"{place} is no {what[0]}; name the folders of finished studies{what[1]}.")
         if os.path.realpath(place) in map(os.path.realpath, places[:index]):
-            raise UsageError(f"{place} is named twice; name every folder once.")
+            raise UsageError(f"{place} is named twice; name everything once.")
     return places

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from scipy.stats import beta
+from scipy.stats import beta, norm
 
 from lesion.statistics.critical import POWER, out_of_reach, tested
 from lesion.statistics.down_to_chance import above_chance
@@ -36,6 +36,14 @@ def smallest_drop(items: int, tests: int) -> float | None:
         return None
     # The number lost is binomial: P(lost ≥ needed) = power at this chance of being lost.
     return float(beta.ppf(POWER, needed, items - needed + 1))
+
+
+def found_with_power(reach: float, level: float, tests: int) -> float:
+    """The smallest difference that is significant among `tests` with a chance of `POWER`, for an estimate near 0.
+
+    `reach` is half the width of its interval at `level`; the estimate is taken to be normal.
+    """
+    return reach * float(norm.isf(ALPHA / (2 * tests)) + norm.isf(1 - POWER)) / float(norm.isf((1 - level) / 2))
 
 
 def shows_from(items: int, tests: int, most: float = 1.0) -> str:

@@ -151,8 +151,9 @@ def sign_flips(values: Float[np.ndarray, "items tests"], seed: int) -> Float[np.
     generator = np.random.default_rng([seed, len(values)])
     least = np.abs(values.sum(axis=0)) - 1e-9 * np.abs(values).sum(axis=0)
     hits = np.ones(values.shape[1])
-    for _ in range(0, FLIPS, 1000):
-        signs = generator.integers(2, size=(1000, len(values))) * 2.0 - 1.0
+    at_once = 1000 if len(values) <= 20_000 else 50  # of whole numbers that divide `FLIPS`
+    for _ in range(0, FLIPS, at_once):
+        signs = generator.integers(2, size=(at_once, len(values))) * 2.0 - 1.0
         hits += (np.abs(signs @ values) >= least).sum(axis=0)
     return np.asarray(hits / (FLIPS + 1))
 

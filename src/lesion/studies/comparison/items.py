@@ -11,7 +11,7 @@ from lesion.report.browser import Carried, Offered
 from lesion.report.table import Table, plain_columns
 from lesion.studies.comparison.reading import Match
 from lesion.studies.comparison.result import UNEDITED, Compared, ComparisonSummary, Pair
-from lesion.studies.comparison.summary import common_items, unedited_verdicts
+from lesion.studies.comparison.summary import common_items, unedited_verdicts, values
 
 MOST_ROWS = 50_000
 """A file of items has at most so many rows; of a larger comparison those of the unedited models."""
@@ -36,7 +36,7 @@ def items(summary: ComparisonSummary, matches: Sequence[Match]) -> pd.DataFrame:
     Returns:
         Columns a, b, task, edit, edit_b, item, group, question, gold, answer_a, answer_b, read_a, read_b (the answer
         that the judge read), correct_a, correct_b and change (gained, lost, both right, both wrong); of scored tasks
-        score_a and score_b, log-probabilities in nats.
+        score_a and score_b, such as log-probabilities in nats.
     """
     parts = [_rows(pair, match, cell) for pair, match, cell in _cells(summary, matches)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -128,7 +128,7 @@ def _rows(pair: Pair, match: Match, cell: Compared) -> pd.DataFrame:
         frame[name] = first[name].to_numpy(dtype=object)
     if cell.counts is None:
         for side, rows in (("a", first), ("b", second)):
-            frame[f"score_{side}"] = [scores[0] for scores in rows["scores"]]
+            frame[f"score_{side}"] = values(rows, chosen)
         return frame
     for name, column in (("answer", "text"), ("read", "parsed"), ("correct", "correct")):
         for side, rows in (("a", first), ("b", second)):

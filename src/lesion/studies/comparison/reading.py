@@ -1,4 +1,4 @@
-"""Reading the folders of a comparison: models with their answers, how they are paired, and items in common."""
+"""Reading the folders and logs of a comparison: models with their answers, how they are paired, and items in common."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from lesion.core.database import FILE
@@ -25,7 +26,8 @@ from lesion.errors import UsageError, nearest
 from lesion.outputs import kind_of
 from lesion.plain import short, visible
 from lesion.report import wording
-from lesion.studies.comparison.result import UNEDITED, Side
+from lesion.studies.comparison.logs import UNNAMED, is_log, read_log
+from lesion.studies.comparison.result import UNEDITED, Side, Unit
 
 KINDS = ("layers", "isolation", "truncation", "tuning")
 COMMANDS = "`lesion ablate`, `evaluate`, `isolate`, `truncate` or `tune`"
@@ -33,19 +35,21 @@ COMMANDS = "`lesion ablate`, `evaluate`, `isolate`, `truncate` or `tune`"
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """One model of one folder with its answers.
+    """One model of one folder or log with its answers.
 
     Attributes:
         side: what the result keeps of it.
-        kind: of study, as the folder is noted; empty where it is not.
+        kind: of study, as the folder is noted; empty where it is not, `log` of another program's.
         study: the stored study, as TOML has it.
         answers: columns as of `Store.answers`, of this model.
+        units: what the scores of tasks of a log are in.
     """
 
     side: Side
     kind: str
     study: Mapping[str, Any]
     answers: pd.DataFrame
+    units: Mapping[str, Unit] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], pd.DataFrame]:
@@ -70,8 +74,12 @@ class Source:
         return sorted((edit for of, edit in self.cells if of == task), key=place_order)
 
     def scored(self, task: str) -> bool:
-        """Whether the answers of a task are log-probabilities: one score each, and nothing is right or wrong."""
+        """Whether the answers of a task have one score each, as log-probabilities do, and nothing is right or wrong."""
         return task in self._scored
+
+    def unit(self, task: str) -> Unit | None:
+        """What the scores of a task are in; None where its answers are right or wrong."""
+        return self.units.get(task, "nats") if self.scored(task) else None
 
     @cached_property
     def _scored(self) -> frozenset[str]:
@@ -79,13 +87,40 @@ class Source:
         return frozenset(str(task) for task, every in single.groupby(self.answers["task"]).all().items() if every)
 
 
-def read(folders: Sequence[str | Path], labels: Sequence[str] = (), out: Path = Path()) -> list[list[Source]]:
-    """The models of every folder with their answers."""
-    places = studies_in(folders)
+def read(
+    folders: Sequence[str | Path], labels: Sequence[str] = (), out: Path = Path(), notes: list[str] | None = None
+) -> list[list[Source]]:
+    """The models of every folder and log with their answers; what is left out of logs is added to the notes."""
+    places = studies_in(folders, or_file=True)
     if labels and len(labels) != len(places):
         raise UsageError(f"There are {len(places)} folders and {len(labels)} labels; give one --label for each folder.")
     names = list(labels) or _names(places)
-    return [_sources(place, name, out, alone=len(places) == 1) for place, name in zip(places, names, strict=True)]
+    notes = [] if notes is None else notes
+    groups = [
+        _sources(place, name, out, notes, alone=len(places) == 1) for place, name in zip(places, names, strict=True)
+    ]
+    tasks = {task for group in groups for source in group for task in source.items} - {UNNAMED}
+    if len(tasks) == 1:
+        groups = [[_named(source, *tasks) for source in group] for group in groups]
+    return groups if labels else [[_by_model(source, groups) for source in group] for group in groups]
+
+
+def _by_model(source: Source, groups: Sequence[Sequence[Source]]) -> Source:
+    """A log by the name of its model, where that tells it apart: names of logs are dates."""
+    others = [
+        name for group in groups for each in group if each is not source for name in (each.side.model, each.side.label)
+    ]
+    if source.kind != "log" or source.side.model in others:
+        return source
+    return replace(source, side=source.side.model_copy(update={"label": visible(source.side.model)}))
+
+
+def _named(source: Source, task: str) -> Source:
+    """A source whose log names no task, as one of the only task of the others."""
+    if UNNAMED not in source.items:
+        return source
+    units = dict(zip([task], source.units.values(), strict=False))
+    return replace(source, answers=source.answers.assign(task=task), units=units)
 
 
 def _names(places: Sequence[Path]) -> list[str]:
@@ -98,18 +133,36 @@ def _names(places: Sequence[Path]) -> list[str]:
     return [f"{number} {visible(str(place))}" for number, place in enumerate(places, start=1)]
 
 
-def _sources(place: Path, name: str, out: Path, *, alone: bool) -> list[Source]:
+def _sources(place: Path, name: str, out: Path, notes: list[str], *, alone: bool) -> list[Source]:
+    if is_log(place):
+        logged = read_log(place, notes)
+        return _of_models(
+            place, name, out, [(answers, units) for _, answers, units in logged], kind="log", study={}, alone=alone
+        )
     kind = kind_of(place)
     if kind == "demo":
         raise UsageError(f"{place} is a demo of several studies; name folders in it, such as {place / 'layers'}.")
     if not (place / FILE).exists() or kind not in (None, *KINDS):
-        raise UsageError(f"{place} holds no answers to compare; name folders of {COMMANDS}.")
+        raise UsageError(f"{place} holds no answers to compare; name folders of {COMMANDS}, or logs.")
     with Store.read(place) as store:
         answers, text = store.answers(), store.study[1]
     if answers.empty:
         raise UsageError(f"{place} holds no answers yet; run its study first.")
     study = tomllib.loads(text)
-    models = list(dict.fromkeys(zip(answers["model_name"], answers["model"], strict=True)))
+    of_models = [(rows, {}) for _, rows in answers.groupby("model", sort=False)]
+    return _of_models(place, name, out, of_models, kind=kind or "", study=study, alone=alone)
+
+
+def _of_models(
+    place: Path,
+    name: str,
+    out: Path,
+    models: Sequence[tuple[pd.DataFrame, Mapping[str, Unit]]],
+    *,
+    kind: str,
+    study: Mapping[str, Any],
+    alone: bool,
+) -> list[Source]:
     return [
         Source(
             Side(
@@ -117,14 +170,16 @@ def _sources(place: Path, name: str, out: Path, *, alone: bool) -> list[Source]:
                 folder=str(place),
                 place=os.path.relpath(place, out),
                 model=model,
-                fingerprint=fingerprint,
-                engines=tuple(sorted(set(answers.loc[answers["model"] == fingerprint, "engine"]))),
+                fingerprint=str(answers["model"].iloc[0]),
+                engines=tuple(sorted(set(answers["engine"]))),
             ),
-            kind or "",
+            kind,
             study,
-            answers[answers["model"] == fingerprint],
+            answers,
+            units,
         )
-        for model, fingerprint in models
+        for answers, units in models
+        for model in (str(answers["model_name"].iloc[0]),)
     ]
 
 
@@ -182,6 +237,7 @@ def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: lis
     every = []
     for a, b in _pairs(groups, notes):
         chosen = _tasks(a, b, tasks, notes)
+        b = _by_question(a, b, chosen, notes)
         items = {task: common for task in chosen if (common := _items(a, b, task, notes))}
         if not items:
             same = any(a.items[task].index.isin(b.items[task].index).any() for task in chosen)
@@ -245,10 +301,16 @@ def _tasks(a: Source, b: Source, wanted: Sequence[str], notes: list[str]) -> lis
 def _items(a: Source, b: Source, task: str, notes: list[str]) -> list[str]:
     """The ids of the items that both have and that read the same, in the order of the first."""
     ours, theirs = a.items[task], b.items[task]
-    shared = ours.index[ours.index.isin(theirs.index)]
-    same = (ours.loc[shared, ["question", "gold"]] == theirs.loc[shared, ["question", "gold"]]).all(axis=1)
+    shared, same = _reading_the_same(ours, theirs)
     changed = int((~same).sum())
-    common = [str(item) for item in shared[same.to_numpy()]]
+    common = [str(item) for item in shared[same]]
+    for source, known in ((a, ours), (b, theirs)):
+        words = {"question": "questions", "gold": "right answers"}
+        lacks = [word for column, word in words.items() if (known[column] == "").all()]
+        if lacks and source.kind == "log":
+            notes.append(
+                f"{task}: {source.side.label} has no {' and no '.join(lacks)}, so that they were not compared."
+            )
     if len(common) < max(len(ours), len(theirs)):
         other = f", {changed} with the same id read differently" if changed else ""
         notes.append(
@@ -258,6 +320,35 @@ def _items(a: Source, b: Source, task: str, notes: list[str]) -> list[str]:
     return common
 
 
+def _reading_the_same(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.Index, np.ndarray]:
+    """The ids in common, and whether question and gold are the same, as far as both have them."""
+    shared = ours.index[ours.index.isin(theirs.index)]
+    same = np.ones(len(shared), dtype=bool)
+    for column in ("question", "gold"):
+        mine, yours = (items.loc[shared, column].to_numpy(dtype=object) for items in (ours, theirs))
+        same &= (mine == yours) | (mine == "") | (yours == "")
+    return shared, same
+
+
+def _by_question(a: Source, b: Source, tasks: Sequence[str], notes: list[str]) -> Source:
+    """The second source with the ids of the first in tasks of which no item in common has one id, but one question."""
+    answers = b.answers
+    for task in tasks if "log" in (a.kind, b.kind) else ():
+        ours, theirs = a.items[task], b.items[task]
+        if _reading_the_same(ours, theirs)[1].any():
+            continue
+        mine, yours = (items["question"].drop_duplicates(keep=False) for items in (ours, theirs))
+        ids = {question: item for item, question in mine.items() if question}
+        renamed = {item: ids[question] for item, question in yours.items() if question in ids}
+        if renamed:
+            items = answers["item"].map(lambda item, renamed=renamed: renamed.get(item, f"{b.side.label} {item}"))
+            answers = answers.assign(item=items.where(answers["task"] == task, answers["item"]))
+            notes.append(
+                f"{task}: items of {a.side.label} and {b.side.label} are matched by their questions, not by ids."
+            )
+    return b if answers is b.answers else replace(b, answers=answers)
+
+
 def _has(source: Source) -> str:
     tasks = ", ".join(f"{task} ({wording.counted(len(items), 'item')})" for task, items in source.items.items())
     return f"{source.side.label} has {short(tasks, 300)}"
@@ -265,7 +356,7 @@ def _has(source: Source) -> str:
 
 def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> None:
     """Refuse answers that were decoded or prompted otherwise; note another template, dtype or engine."""
-    if a.scored(task) != b.scored(task):
+    if "nats" in (a.unit(task), b.unit(task)) and a.unit(task) != b.unit(task):
         raise UsageError(f"{task} is scored in one of {a.side.label} and {b.side.label} and answered in the other.")
     mine, yours = _settings(a, task), _settings(b, task)
     styles = [_requested(source, task) for source in (a, b)]
@@ -274,6 +365,20 @@ def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> N
             f"{task}: each model was prompted in its own style, {a.side.label} in {mine.pop('prompt_style')} and"
             f" {b.side.label} in {yours.pop('prompt_style')}; a difference may come from the prompt."
         )
+    if "log" in (a.kind, b.kind):
+        if a.side.model == b.side.model:
+            notes.append(f"{a.side.label} and {b.side.label} are of one model, {a.side.model}.")
+        if a.kind == b.kind == "log" and (prompts := _differing_prompts(a, b, task)):
+            notes.append(f"{task}: {wording.counted(prompts, 'item')} had different prompts.")
+        for what in ("decoding", "judge"):
+            says = [_said(each, task, what) for each in (a, b)]
+            if says[0] != says[1]:
+                verb = "was decoded by" if what == "decoding" else "is judged by"
+                notes.append(
+                    f"{task}: {a.side.label} {verb} {says[0]} and {b.side.label} by {says[1]}; a difference may come"
+                    " from that."
+                )
+        return
     differing = [key for key in {**mine, **yours} if mine.get(key) != yours.get(key)]
     if differing:
         words = "; ".join(
@@ -299,6 +404,18 @@ def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> N
             notes.append(
                 f"{source.side.label} chose {chosen} on some of these items; on others that choice may look less good."
             )
+
+
+def _said(source: Source, task: str, what: str) -> str:
+    rows = source.cells[task, UNEDITED]
+    said = " and ".join(sorted(set(rows[what]))) if what in rows else "lesion"
+    return short(said, 200) or "settings that its log does not say"
+
+
+def _differing_prompts(a: Source, b: Source, task: str) -> int:
+    mine, yours = (each.cells[task, UNEDITED]["prompt"] for each in (a, b))
+    yours = yours.reindex(mine.index)
+    return int(((mine != yours) & (mine != "") & (yours.fillna("") != "")).sum())
 
 
 def _settings(source: Source, task: str) -> dict[str, str]:

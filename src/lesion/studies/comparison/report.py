@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
@@ -25,6 +26,8 @@ from lesion.report.marks import Bars
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text
 from lesion.report.values import SHARE, Estimate, Form
+from lesion.statistics.critical import POWER
+from lesion.statistics.detectable import found_with_power, smallest_drop
 from lesion.studies.comparison import items as of_items
 from lesion.studies.comparison.items import row_name
 from lesion.studies.comparison.reading import Match, digest
@@ -55,10 +58,11 @@ def claims(summary: ComparisonSummary) -> list[Claim]:
     """All claims, per pair and task; of one model what its edits do comes before the unedited answers."""
     every: list[Claim] = []
     several = len(summary.pairs) * len(summary.tasks) > 1
+    tests = Counter(cell.task for pair in summary.pairs for cell in pair.cells if cell.unedited)
     for pair, task in product(summary.pairs, summary.tasks):
         if cells := pair.of_task(task.name):
             about = (f"{task.name}: {pair.pair}" if len(summary.pairs) > 1 else task.name) * several
-            unedited = which_answers_more(pair, cells, about)
+            unedited = which_answers_more(pair, cells, about, tests[task.name], summary.study.level)
             edits = which_edits_differ(pair, cells, about)
             extra = which_edit_takes_more(pair, cells, about)
             ordered = (edits, unedited) if pair.same_model else (unedited, extra, edits)
@@ -67,14 +71,15 @@ def claims(summary: ComparisonSummary) -> list[Claim]:
 
 
 @rule
-def which_answers_more(pair: Pair, cells: Sequence[Compared], about: str) -> Iterable[Claim]:
+def which_answers_more(pair: Pair, cells: Sequence[Compared], about: str, tests: int, level: float) -> Iterable[Claim]:
     """The unedited models of two sides on the items that both answered.
 
-    Says: B answers D points more of T than A. | No difference between B and A is shown on T. | Unedited, A and B are
-    the same model with the same verdicts on T. | B gives an item of T D nats more log-probability than A. | T was not
-    answered by both unedited models.
-    Needs: McNemar's exact test (of scored tasks Student's), corrected by Holm's method over all comparisons of one
-    question on one task, at .05
+    Says: B answers D points more of T than A. | No difference between B and A is shown on T; D points would be found
+    on so many items with 80 % power (no difference could be). | Unedited, A and B are the same model with the same
+    verdicts on T. | B gives an item of T D nats more log-probability than A. | B scores D higher on T than A. | T was
+    not answered by both unedited models.
+    Needs: McNemar's exact test (of log-probabilities Student's, of other scores sign flips), corrected by Holm's method
+    over all comparisons of one question on one task, at .05; power from the width of the interval
     """
     cell = next((each for each in cells if each.unedited), None)
     if cell is None:
@@ -88,14 +93,33 @@ def which_answers_more(pair: Pair, cells: Sequence[Compared], about: str) -> Ite
     if value is None:
         yield Claim((f"{cell.task}: a log-probability is not finite, so that no mean is compared.",), rows, about)
         return
-    size, side = _form(cell).text(abs(value)), "more" if value > 0 else "fewer" if cell.counts else "less"
-    first = f"{pair.b} gives an item of {cell.task} {size} {side} log-probability than {pair.a}."
+    size, more = _form(cell).text(abs(value)), value > 0
+    numbers = f"Difference {_difference(cell, cell.difference)}, on {wording.counted(cell.items, 'item')}."
     if not shown(cell.difference):
         first = f"No difference between {pair.b} and {pair.a} is shown on {cell.task}."
-    elif cell.counts:
-        first = f"{pair.b} answers {size} {side} of {cell.task} than {pair.a}."
-    numbers = f"Difference {_difference(cell, cell.difference)}, on {wording.counted(cell.items, 'item')}."
+        yield Claim((first, numbers, _would_be_found(cell, tests, level)), rows, about)
+        return
+    first = {
+        "points": f"{pair.b} answers {size} {'more' if more else 'fewer'} of {cell.task} than {pair.a}.",
+        "nats": f"{pair.b} gives an item of {cell.task} {size} {'more' if more else 'less'} log-probability than"
+        f" {pair.a}.",
+        "score": f"{pair.b} scores {size} {'higher' if more else 'lower'} on {cell.task} than {pair.a}.",
+    }[cell.unit]
     yield Claim((first, numbers), rows, about)
+
+
+def _would_be_found(cell: Compared, tests: int, level: float) -> str:
+    """Which difference as many items would show, as they vary."""
+    low, high = cell.difference.low, cell.difference.high
+    found = found_with_power((high - low) / 2, level, tests) if low is not None and high is not None else math.inf
+    if cell.counts:
+        least = smallest_drop(cell.items, tests)
+        found = math.inf if least is None else max(least, found)
+    if not math.isfinite(found) or (found > 1 and cell.unit == "points"):
+        return "So few items cannot show a difference."
+    if not found:
+        return "Every item has the same score from both."
+    return f"On so many items a difference of {_form(cell).text(found)} would be found with {100 * POWER:g} % power."
 
 
 @rule
@@ -217,7 +241,8 @@ def _strongest(cells: Sequence[Compared], of: Callable[[Compared], Estimate]) ->
 
 READING = (
     "Both sides answered the same items (the same id, question and right answer), so that every difference is paired:"
-    " its interval is Tango's for paired proportions. Scored tasks have Student's test and interval.",
+    " its interval is Tango's for paired proportions. Scored tasks have Student's interval and test; scores of logs"
+    " are tested by sign flips.",
     "A difference of two models is one of everything they differ in: weights, and the prompt where a note says so.",
 )
 FEW = 30
@@ -238,8 +263,9 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
     EYEBROW = "comparison of studies"
     READING = READING
     TESTED = (
-        "Differences are tested by McNemar's exact test, extra drops by the exact sign-flip test, with p corrected by"
-        " Holm's method over all comparisons of one question on one task. Brackets and bars: {level} intervals."
+        "Differences are tested by McNemar's exact test (scores of logs by sign flips), extra drops by the exact"
+        " sign-flip test, with p corrected by Holm's method over all comparisons of one question on one task. Brackets"
+        " and bars: {level} intervals."
     )
 
     matches: tuple[Match, ...] | None = field(default=None, repr=False, compare=False)
@@ -296,8 +322,8 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         ]
         rows = Rows(
             "comparison", records, (Pair, Compared, Counts, Clustered, Opened), "Differences, second minus first",
-            "Accuracy in %, differences in points (scored tasks: nats). Changed: items gained and lost. Extra drop:"
-            " what the edit takes from the second side, minus what from the first.",
+            "Accuracy in %, differences in points (log-probabilities in nats, other scores as they are). Changed: items"
+            " gained and lost. Extra drop: what the edit takes from the second side, minus what from the first.",
             marked="is_shown", most="size", brief=("task", "compared", "difference", "value_a", "value_b"),
         )  # fmt: skip
         panel = ("pair", "task")

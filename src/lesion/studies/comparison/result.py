@@ -16,9 +16,11 @@ from lesion.report.wording import ALPHA
 from lesion.studies.comparison.study import ComparisonStudy
 
 UNEDITED = str(BASELINE)
-LEVEL = ByUnit({"points": SHARE, "nats": decimals(3, "nats")})
-DIFFERENCE = ByUnit({"points": CHANGE, "nats": decimals(3, "nats", signed=True)})
-DROP = ByUnit({"points": POINTS, "nats": decimals(3, "nats")})
+Unit = Literal["points", "nats", "score"]
+"""Of differences: points of accuracy, log-probabilities, or whatever scores a log has."""
+LEVEL = ByUnit({"points": SHARE, "nats": decimals(3, "nats"), "score": decimals(3)})
+DIFFERENCE = ByUnit({"points": CHANGE, "nats": decimals(3, "nats", signed=True), "score": decimals(3, signed=True)})
+DROP = ByUnit({"points": POINTS, "nats": decimals(3, "nats"), "score": decimals(3)})
 
 
 class Side(Value):
@@ -71,10 +73,11 @@ class Compared(Row):
     Attributes:
         edit_a, edit_b: in text form; they differ where two edits of the same blocks are compared.
         items: how many both answered.
-        a, b: accuracy with Wilson's interval; of a scored task the mean log-probability of an item, in nats.
-        difference: b − a with its paired interval; p by McNemar's exact test (scored: Student's), corrected by Holm
-            over all comparisons of unedited models, or of edits, on the task.
+        a, b: accuracy with Wilson's interval; of a scored task the mean score of an item, such as its log-probability.
+        difference: b − a with its paired interval; p by McNemar's exact test (log-probabilities: Student's; other
+            scores: sign flips), corrected by Holm over all comparisons of unedited models, or of edits, on the task.
         counts: None for a scored task.
+        unit: what differences are in; also points for shares of several answers to an item.
         extra_drop: the drop that the edit causes in b minus that in a, on the same items; None for the unedited models
             and where the edits differ. p by the exact sign-flip test, corrected by Holm over all edits of the task.
         shared: what the items share; None where their groups are no clusters, and for a scored task.
@@ -92,6 +95,7 @@ class Compared(Row):
     b: Estimate = column("Second", LEVEL, key="value_b", ends=("low_b", "high_b"))
     items: int = column("Items")
     counts: Counts | None
+    unit: Unit = column()
     shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
     clustered: Clustered | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
 
@@ -109,11 +113,6 @@ class Compared(Row):
     def edit_name(self) -> str:
         """The edit in words."""
         return "unedited" if self.unedited else self.edit
-
-    @derived.column(key="unit")
-    def unit(self) -> Literal["points", "nats"]:
-        """What differences are in: points of accuracy, or of scored tasks nats."""
-        return "nats" if self.counts is None else "points"
 
     @derived.column()
     def is_shown(self) -> bool:
@@ -195,7 +194,7 @@ class TaskItems(Row):
     """A task that is compared.
 
     Attributes:
-        scored: whether its answers are log-probabilities, so that nothing is right or wrong.
+        scored: whether its answers have scores, such as log-probabilities, so that nothing is right or wrong.
         sides: how many sides answered it unedited.
         items: those that every side has.
         answered: those of them that every side answered unedited.
@@ -204,16 +203,12 @@ class TaskItems(Row):
 
     name: str
     scored: bool
+    unit: Unit = column()
     sides: int
     items: int
     answered: int
     wrong: int | None
     right: int | None
-
-    @derived.column(key="unit")
-    def unit(self) -> Literal["points", "nats"]:
-        """What its drops are in."""
-        return "nats" if self.scored else "points"
 
 
 class ComparisonSummary(Summary):

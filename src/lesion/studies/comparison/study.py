@@ -1,4 +1,4 @@
-"""The comparison of studies: which finished folders are compared item by item, as validated TOML."""
+"""The comparison of studies: which finished folders and logs are compared item by item, as validated TOML."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from lesion.core.study_file import StudyFile
 
 
 class ComparisonStudy(StudyFile):
-    """The stored answers of finished studies, compared item by item."""
+    """The stored answers of finished studies and logs, compared item by item."""
 
     IDENTITY_PREFIX: ClassVar[str] = "lesion comparison"
 
     kind: Literal["comparison"] = kind_key("comparison", identity=IN_IDENTITY)
     folders: Annotated[tuple[FolderName, ...], OneOrSeveral()] = option(
-        help="Output folders of studies with answers: ablate, evaluate, isolate, truncate, tune. Every other"
-        " folder is compared with the first.",
-        must="a list of output folders of studies",
+        help="Output folders of studies with answers (ablate, evaluate, isolate, truncate, tune), and logs: of"
+        " inspect_ai (.eval, .json), lm-evaluation-harness and lmms-eval (samples_*.jsonl or their folder), Every Eval"
+        " Ever, and JSON Lines or CSV with an item and a verdict or score in each row. Each is compared with the first.",
+        must="a list of output folders of studies or logs",
         many="repeat",
         argument="DIR …",
     )
@@ -47,10 +48,13 @@ METHOD = Method(
     "lesion.studies.comparison.report:run_comparison",
     "lesion.studies.comparison.report:ComparisonResult",
     "compare",
-    "Compare studies item by item: what changed, and which items both got wrong.",
+    "Compare studies or logs item by item: what changed, and which items both got wrong.",
     needs_out=False,
     kept="Nothing is kept of an unfinished comparison; the same command starts it anew.",
-    examples=("lesion compare base-study tuned-study",),
+    examples=(
+        "lesion compare base-study tuned-study",
+        "lesion compare base.eval tuned.eval --fail-if worse --margin 1",
+    ),
     distributed=False,
     python="""
 Example:
@@ -59,8 +63,8 @@ Example:
     >>> compared.items.query("change == 'lost'")
 
 Raises:
-    UsageError: a folder has no answers or is named twice, two have no item in common, or answers were decoded or
-        prompted differently; what differs is said.
-    LesionError: a store is damaged.
+    UsageError: a folder or log has no answers or is named twice, two have no item in common, or answers were decoded
+        or prompted differently; what differs is said.
+    LesionError: a store or log is damaged.
 """,
 )

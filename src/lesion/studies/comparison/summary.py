@@ -14,7 +14,8 @@ from lesion.errors import UsageError
 from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
-from lesion.statistics.paired import accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact
+from lesion.statistics.paired import accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact, sign_flips
+from lesion.studies.comparison.logs import UNNAMED
 from lesion.studies.comparison.reading import Match, Source, aligned, digest, matches, read
 from lesion.studies.comparison.result import (
     UNEDITED,
@@ -25,6 +26,7 @@ from lesion.studies.comparison.result import (
     Drop,
     Pair,
     TaskItems,
+    Unit,
 )
 from lesion.studies.comparison.study import ComparisonStudy
 from lesion.tasks.item_clusters import shared
@@ -45,7 +47,7 @@ class Gathered(NamedTuple):
 def gathered(study: ComparisonStudy, out: Path) -> Gathered:
     """Read the folders of a study."""
     notes: list[str] = []
-    return Gathered(matches(read(study.folders, study.labels, out), study.tasks, notes), notes)
+    return Gathered(matches(read(study.folders, study.labels, out, notes), study.tasks, notes), notes)
 
 
 def summarise(study: ComparisonStudy, read_folders: Gathered) -> ComparisonSummary:
@@ -134,19 +136,24 @@ def _compared(
     if not items:
         return None
     named = {"task": task, "edit_a": edits[0], "edit_b": edits[1], "items": len(items)}
-    if a.scored(task):
+    unit = unit_of(task, (a, b))
+    if unit is not None:
         first, second = (values(each, items) for each in rows)
+        p = mean_p(second - first) if unit == "nats" else _by_sign_flips(second - first)
         return Compared(
             **named,
             a=Estimate.of(mean(first, level)),
             b=Estimate.of(mean(second, level)),
-            difference=Estimate.of(mean(second - first, level), _known(mean_p(second - first))),
+            difference=Estimate.of(mean(second - first, level), _known(p)),
             counts=None,
+            unit=unit,
             extra_drop=_extra_drop(a, b, task, items, edits, level),
         )
     first, second = (right(each, items) for each in rows)
     gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
-    difference, of_items = paired_drop(second, first, level), shared(task, a.items[task].loc[items])
+    difference = paired_drop(second, first, level)
+    known = a.items[task].loc[items]
+    of_items = shared(task, known) or (shared(UNNAMED, known) if a.kind == "log" else None)
     clusters = None if of_items is None else of_items.clusters
     return Compared(
         **named,
@@ -156,6 +163,7 @@ def _compared(
         counts=Counts(
             gained=gained, lost=lost, both_right=int((first & second).sum()), both_wrong=int((~first & ~second).sum())
         ),
+        unit="points",
         extra_drop=_extra_drop(a, b, task, items, edits, level),
         shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
         clustered=Clustered.of(second.astype(float) - first, clusters, difference, level),
@@ -207,11 +215,13 @@ def _drops(source: Source, task: str, paired: Sequence[Match], level: float) -> 
 
 def _task_items(task: str, sources: Sequence[Source], paired: Sequence[Match]) -> TaskItems:
     everyone = common_items(task, paired)
-    scored = any(source.scored(task) for source in sources if task in source.items)
+    unit = unit_of(task, [source for source in sources if task in source.items])
+    scored = unit is not None
     verdicts = unedited_verdicts(task, sources, everyone)
     return TaskItems(
         name=task,
         scored=scored,
+        unit=unit or "points",
         sides=len(verdicts.columns),
         items=len(everyone),
         answered=len(verdicts),
@@ -243,9 +253,21 @@ def right(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:
 
 
 def values(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:
-    """[items] the log-probability of each, in nats; NaN where it is not finite."""
-    scores = np.array([each[0] for each in rows["scores"]], dtype=np.float64)
+    """[items] the score of each, such as its log-probability; NaN where it is not finite, 1 or 0 of a verdict."""
+    pairs = zip(rows["scores"], rows["correct"], strict=True)
+    scores = np.array([each[0] if each else float(right) for each, right in pairs], dtype=np.float64)
     return scores[rows.index.get_indexer(pd.Index(list(items)))]
+
+
+def unit_of(task: str, sources: Sequence[Source]) -> Unit | None:
+    """What the scores of sources are in; None where all answers are right or wrong, which else count as 1 and 0."""
+    units = {unit for source in sources if (unit := source.unit(task)) is not None}
+    return None if not units else units.pop() if len(units) == 1 else "score"
+
+
+def _by_sign_flips(differences: np.ndarray) -> float:
+    changed = differences[differences != 0]
+    return float(sign_flips(changed[:, None], 0)[0]) if len(changed) else 1.0
 
 
 def _known(p: float) -> float | None:

@@ -1,0 +1,84 @@
+"""`lesion compare` for programs: the summary on standard output, an exit code where the last side is worse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lesion.cli import running
+from lesion.cli.terminal import say
+from lesion.core.method import Method
+from lesion.core.study_file import StudyFile
+from lesion.engines.config import EngineChoice
+from lesion.errors import LesionError, UsageError
+from lesion.report import wording
+
+WORSE = "worse"
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, nothing else; a page only with --out.")]
+FailIf = Annotated[
+    str | None,
+    typer.Option(
+        metavar=WORSE,
+        help="Exit with 1 where the last side, unedited, is shown to be worse by more than --margin on any task: the"
+        " upper end of the interval of its difference lies below −margin. Each task is judged by itself: of many tasks"
+        " one may fail by chance.",
+    ),
+]
+Margin = Annotated[float | None, typer.Option(metavar="POINTS", help="For --fail-if, in points. Default: 0.")]
+OPTIONS: Mapping[str, tuple[Any, Any]] = {"json": (Json, False), "fail_if": (FailIf, None), "margin": (Margin, None)}
+"""Options that are none of the study: annotation and default."""
+
+
+def run(
+    method: Method[Any],
+    study: StudyFile,
+    out: Path | None,
+    choice: EngineChoice,
+    *,
+    every: bool,
+    dry: bool,
+    json: bool,
+    fail_if: str | None,
+    margin: float | None,
+) -> None:
+    """Compare, and fail where that is asked for."""
+    if fail_if not in (None, WORSE):
+        raise UsageError(f"--fail-if takes {WORSE}, not '{fail_if}'.")
+    if margin is not None and (fail_if is None or margin < 0):
+        raise UsageError(
+            f"--margin is a number of points from 0 on, and says with --fail-if {WORSE} what is tolerated."
+        )
+    if json:
+        from lesion.core.temporary_folder import folder_of
+
+        with folder_of(out) as folder:
+            result = method.run(study, folder)
+        if out is not None:
+            result.report()
+        print(result.summary.text(), end="")
+    else:
+        result = running.run(method, study, out, choice, every=every, dry=dry)
+    if fail_if is not None:
+        _fail_if_worse(result.summary, (margin or 0.0) / 100)
+
+
+def _fail_if_worse(summary: Any, margin: float) -> None:
+    pair = summary.pairs[-1]
+    cells = [cell for cell in pair.cells if cell.unedited]
+    judged = [cell for cell in cells if cell.unit == "points"]
+    if left := [cell.task for cell in cells if cell not in judged]:
+        say(f"note: not judged by --fail-if, which is in points: {wording.listed(left)}.", error=True)
+    if not judged:
+        raise UsageError(f"No task of {pair.b} against {pair.a} is in points, unedited; leave --fail-if out.")
+    worse = []
+    for cell in judged:
+        highs = [each.high for each in (cell.difference, cell.clustered) if each is not None and each.high is not None]
+        if highs and max(highs) < -margin:
+            worse.append(f"{cell.task} ({100 * cell.difference.value:+.1f} points, at most {100 * max(highs):+.1f})")
+    if worse:
+        raise LesionError(
+            f"{pair.b} is worse than {pair.a} by more than {100 * margin:g} points on {wording.listed(worse)}."
+        )

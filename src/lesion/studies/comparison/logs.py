@@ -1,0 +1,432 @@
+"""Item-level logs of other programs, read as answers of unedited models.
+
+inspect_ai (`.eval` and JSON), lm-evaluation-harness and lmms-eval (`--log_samples`), Every Eval Ever (`*_samples.jsonl`
+by the schema instance_level_eval 0.2), and plain JSON Lines or CSV with a column for the item and one for right or
+wrong or a score.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from lesion import files
+from lesion.core.database import FILE
+from lesion.edits.edit import BASELINE
+from lesion.errors import LesionError, UsageError
+from lesion.outputs import MARK
+from lesion.plain import short
+from lesion.report import wording
+
+UNNAMED = "items.jsonl"
+"""The task of a plain file that names none, where no other side has a single task to which it could belong."""
+ENDINGS = (".eval", ".json", ".jsonl", ".csv", ".tsv")
+AGAIN = "copy or download it again, or write it anew"
+_SAMPLES = re.compile(
+    r"(?:(?P<before>\d{8}_\d{6})_)?samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl"
+)
+_VERDICTS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incorrect, partial, no answer
+_WORDS = {
+    **dict.fromkeys(("true", "yes", "correct", "right", "pass", "passed"), 1.0),
+    **dict.fromkeys(("false", "no", "incorrect", "wrong", "fail", "failed"), 0.0),
+}
+_COLUMNS = {
+    "item": ("id", "item", "item_id", "sample_id", "question_id", "doc_id", "index", "idx"),
+    "question": ("question", "query", "problem", "prompt", "input", "instruction", "sentence", "text"),
+    "value": ("correct", "is_correct", "right", "score", "acc", "accuracy", "exact_match", "passed", "value"),
+    "gold": ("gold", "target", "reference", "expected"),
+    "text": ("answer", "response", "output", "prediction", "completion"),
+    "group": ("group", "template", "subject", "category"),
+    "model": ("model", "model_name", "model_id"),
+    "task": ("task", "dataset", "benchmark"),
+}
+"""What columns may be called, the likeliest first."""
+
+
+class Entry(NamedTuple):
+    """One judged answer of a log; the value is None where none was given."""
+
+    model: str
+    task: str
+    item: str
+    question: str
+    gold: str
+    group: str
+    text: str
+    parsed: str | None
+    value: float | None
+    prompt: str
+
+
+class Log(NamedTuple):
+    """The answers of one file, what a reader of them should know, what wrote and judged them, how they were decoded."""
+
+    entries: list[Entry]
+    notes: list[str]
+    engine: str
+    judge: str
+    decoding: str = ""
+
+
+def is_log(place: Path) -> bool:
+    """Whether what was named is a file, or a folder in which no study lies but logs do."""
+    return place.is_file() or (
+        place.is_dir() and not any((place / name).exists() for name in (FILE, MARK)) and bool(_files(place))
+    )
+
+
+def _files(place: Path) -> list[Path]:
+    """The logs of a folder and of those in it, in the order of their names, which begin or end with their date."""
+    found = (path for path in place.rglob("*") if path.suffix == ".eval" or _SAMPLES.search(path.name))
+    return sorted((path for path in found if path.is_file()), key=lambda path: path.name)
+
+
+def read_log(place: Path, notes: list[str]) -> list[tuple[str, pd.DataFrame, dict[str, str]]]:
+    """The models of a log or of a folder of logs: name, answers as of `Store.answers`, and unit of each scored task."""
+    parts: dict[tuple[str, str], tuple[Path, pd.DataFrame, str | None]] = {}
+    for path in [place] if place.is_file() else _files(place):
+        with files.understood(path, AGAIN):
+            log = _read(path)
+        notes += log.notes
+        about = {"engine": log.engine, "judge": log.judge, "decoding": log.decoding}
+        frame = pd.DataFrame(log.entries, columns=Entry._fields).assign(**about)
+        for (model, task), rows in frame.groupby(["model", "task"], sort=False):
+            if (earlier := parts.pop((str(model), str(task)), None)) is not None:
+                notes.append(
+                    f"{place} has two logs of {task} with {model}: {path.name} is compared, and {earlier[0].name} is"
+                    " left out; name the files to compare them."
+                )
+            parts[str(model), str(task)] = path, *_judged(rows, path.name, str(task), notes)
+    models: dict[str, list[tuple[str, pd.DataFrame, str | None]]] = {}
+    for (model, task), (_, rows, unit) in parts.items():
+        models.setdefault(model, []).append((task, rows, unit))
+    return [
+        (model, _as_stored(pd.concat([rows for _, rows, _ in every])), {task: unit for task, _, unit in every if unit})
+        for model, every in models.items()
+    ]
+
+
+def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple[pd.DataFrame, str | None]:
+    """The answers of a task, one an item, and the unit of their scores; None: each is right or wrong."""
+    missing = int(rows["value"].isna().sum())
+    if missing == len(rows):
+        raise UsageError(f"{file}, {task}: no answer has a score; score the log first, such as with `inspect score`.")
+    if missing:
+        notes.append(f"{file}, {task}: {wording.counted(missing, 'answer')} without a score left out.")
+        rows = rows[rows["value"].notna()]
+    values = rows["value"].astype(float)
+    unit = "points" if values.isin((0.0, 1.0)).all() else "score"
+    if rows["item"].duplicated().any():
+        shares = values.groupby(rows["item"], sort=False).mean()
+        notes.append(
+            f"{task}: {len(rows):,} answers to {wording.counted(len(shares), 'item')}; an item counts once, by the"
+            f" {'share of its answers that are right' if unit == 'points' else 'mean score of its answers'}."
+        )
+        rows = rows.drop_duplicates("item")
+        values = shares.loc[rows["item"]].set_axis(rows.index)
+    verdicts = bool(values.isin((0.0, 1.0)).all())
+    scores = [()] * len(rows) if verdicts else [(value,) for value in values]
+    return rows.assign(correct=values == 1.0, scores=pd.Series(scores, index=rows.index, dtype=object)), (
+        None if verdicts else unit
+    )
+
+
+def _as_stored(rows: pd.DataFrame) -> pd.DataFrame:
+    """The columns that `Store.answers` has, `judge`, and `prompt`: a digest of what was asked, where the log has it."""
+    fingerprints = {model: hashlib.sha256(model.encode()).hexdigest()[:16] for model in rows["model"].unique()}
+    return rows.rename(columns={"model": "model_name"}).assign(
+        key=rows["task"] + "\n" + rows["item"],
+        model="log of " + rows["model"].map(fingerprints),
+        edit=str(BASELINE), prompt_style="as logged", tokens=0, finish="",
+        ranks=pd.Series([()] * len(rows), index=rows.index, dtype=object),
+    ).reset_index(drop=True)  # fmt: skip
+
+
+def _read(path: Path) -> Log:
+    """A log by what its name and its first row say that it is."""
+    if path.suffix == ".eval":
+        return _inspect(path, *_archive(path))
+    if path.suffix not in ENDINGS:
+        raise UsageError(f"{path} is no log that is read here; name a file that ends in {wording.listed(ENDINGS)}.")
+    if path.suffix == ".json":
+        log = files.read_object(path)
+        if "eval" not in log or "status" not in log:
+            raise UsageError(
+                f"{path} holds no samples: it is no log of inspect_ai. Of lm-evaluation-harness name the"
+                " samples_*.jsonl beside it, which --log_samples writes."
+            )
+        return _inspect(path, log, log.get("samples") or [])
+    rows = _rows(path)
+    if not rows:
+        raise UsageError(f"{path} is empty; {AGAIN}.")
+    first = rows[0]
+    if {"sample_id", "evaluation_name", "evaluation"} <= set(first):
+        return _every_eval_ever(rows)
+    if {"doc_id", "target"} <= set(first) and {"resps", "filtered_resps"} & set(first):
+        return _harness(path, rows)
+    return _plain(path, rows)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    if path.suffix != ".jsonl":
+        from lesion.tasks.question_files import read_rows
+
+        return [dict(row) for _, row in read_rows(path)]
+    rows = []
+    for number, line in enumerate(files.read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise LesionError(f"{path}, line {number}: this is no JSON object, as of a file cut off; {AGAIN}.")
+        rows.append(row)
+    return rows
+
+
+def _archive(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """The header and the samples of an `.eval` file, a zip of JSON."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile:
+        raise LesionError(f"{path} is no whole .eval file, as of a copy that was cut off; {AGAIN}.") from None
+    names = archive.namelist()
+    if "header.json" not in names:
+        raise UsageError(f"{path} is not finished: it has no header. Finish it with `inspect eval-retry {path}`.")
+    samples = (json.loads(_member(archive, name)) for name in names if name.startswith("samples/"))
+    return json.loads(_member(archive, "header.json")), samples
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A file of a zip. inspect_ai packs with Zstandard, which Python reads from 3.14 on, and pyarrow anywhere."""
+    info = archive.getinfo(name)
+    if info.file_size > files.SUMMARY_BYTES:
+        raise ValueError(f"{name} has {info.file_size:,} bytes, more than are read here")
+    try:
+        if info.compress_type != 93:
+            return archive.read(info)
+        import pyarrow as pa
+
+        assert archive.fp is not None
+        archive.fp.seek(info.header_offset)
+        head = archive.fp.read(30)
+        archive.fp.seek(int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little"), 1)
+        packed = archive.fp.read(info.compress_size)
+        data = pa.decompress(packed, decompressed_size=info.file_size, codec="zstd", asbytes=True)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise ValueError(f"{name} in it cannot be unpacked") from error
+    if zlib.crc32(data) != info.CRC:
+        raise ValueError(f"{name} in it is damaged")
+    return bytes(data)
+
+
+def _inspect(path: Path, header: Mapping[str, Any], samples: Any) -> Log:
+    about, status = header["eval"], header["status"]
+    if status != "success":
+        why = short(" ".join(str((header.get("error") or {}).get("message", "")).split()), 120)
+        raise UsageError(
+            f"{path} is not finished (status {status}{f': {why}' * bool(why)}). Finish it with `inspect eval-retry"
+            f" {path}`."
+        )
+    settings = {**(header.get("plan", {}).get("config") or {}), **(about.get("model_generate_config") or {})}
+    entries, names, several, failed = [], dict[str, None](), False, 0
+    for sample in samples:
+        scores = sample.get("scores") or {}
+        failed += bool(sample.get("error"))
+        names.update(dict.fromkeys(scores))
+        score = scores.get(next(iter(names), ""), {})
+        value = score.get("value")
+        if isinstance(value, dict | list):
+            several, value = True, next(iter(value.values() if isinstance(value, dict) else value), None)
+        choices = sample.get("choices") or ()
+        given = _text(sample["input"])
+        entries.append(
+            Entry(
+                str(about["model"]),
+                str(about["task"]),
+                str(sample["id"]),
+                "\n".join((given, *map(str, choices))),
+                _text(sample.get("target")),
+                _group(sample.get("metadata")),
+                _text((sample.get("output") or {}).get("completion")),
+                score.get("answer"),
+                _value(value),
+                "",
+            )
+        )
+    if not entries:
+        raise UsageError(f"{path} holds no samples; run it with --log-samples, which is the default.")
+    task = entries[0].task
+    notes = _chosen(task, "scorers", list(names))
+    if several:
+        notes.append(f"{task}: a score holds several values; the first is compared.")
+    if failed:
+        notes.append(f"{path.name}, {task}: {wording.counted(failed, 'sample')} ended in an error.")
+    return Log(entries, notes, "inspect_ai", next(iter(names), ""), _settings(settings))
+
+
+def _harness(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
+    """Samples of lm-evaluation-harness and lmms-eval: a row per document and filter, with the metrics beside it."""
+    named = _SAMPLES.fullmatch(path.name)
+    task = named["task"] if named else path.stem
+    filters = list(dict.fromkeys(str(row.get("filter", "none")) for row in rows))
+    first = rows[0]
+    known = ("filter", "doc_id", "doc", "target", "arguments", "input", "resps", "filtered_resps", "metrics")
+    metrics = [key for key in first.get("metrics") or first if key not in known and not key.endswith("_hash")]
+    metrics = [key for key in metrics if _value(_inner(first.get(key))) is not None]
+    if not metrics:
+        raise UsageError(f"{path} has no metric that is a number for each item; compare a task that has one.")
+    model, settings = _harness_model(path, named), ""
+    entries = []
+    for row in rows:
+        if str(row.get("filter", "none")) != filters[0]:
+            continue
+        doc, arguments = row.get("doc"), row.get("arguments")
+        call = next(iter(arguments.values()), None) if isinstance(arguments, dict) else None
+        if not settings and isinstance(call, dict) and isinstance(call.get("arg_1"), dict):
+            settings = _settings(call["arg_1"])
+        doc = doc if isinstance(doc, dict) else {}
+        question = next((str(doc[key]) for key in _COLUMNS["question"] if isinstance(doc.get(key), str)), "")
+        answers = row.get("filtered_resps")
+        text = _text(answers[0] if isinstance(answers, list) and len(answers) == 1 else answers)
+        item = str(row["doc_id"])
+        if not question:
+            question = json.dumps(doc, sort_keys=True, ensure_ascii=False) if doc else str(row.get("input", ""))
+        gold, prompt = _text(row.get("target")), str(row.get("prompt_hash") or "")
+        value = _value(_inner(row.get(metrics[0])))
+        entries.append(Entry(model, task, item, question, gold, _group(doc), text, text, value, prompt))
+    notes = [*_chosen(task, "metrics", metrics), *_chosen(task, "filters", filters)]
+    return Log(entries, notes, "lm_eval", f"{metrics[0]} ({filters[0]})", settings)
+
+
+def _harness_model(path: Path, named: re.Match[str] | None) -> str:
+    """The model by the results that were written with the samples, else by the folder, which is called after it."""
+    date = named and (named["date"] or named["before"])
+    for results in sorted(path.parent.glob("*results*.json")) if date else ():
+        if date in results.name:
+            about = files.read_object(results)
+            if name := about.get("model_name") or about.get("model_name_sanitized"):
+                return str(name)
+    return path.absolute().parent.name
+
+
+def _every_eval_ever(rows: Sequence[Mapping[str, Any]]) -> Log:
+    results = {}  # of a sample that several results count, the first
+    entries = []
+    for row in rows:
+        task, judged = str(row["evaluation_name"]), row["evaluation"]
+        result = row.get("evaluation_result_id")
+        if results.setdefault(task, result) != result:
+            continue
+        answers, asked = row.get("answer_attribution") or [{}], row["input"]
+        value = judged.get("score") if judged.get("score") is not None else judged.get("is_correct")
+        entries.append(
+            Entry(
+                str(row["model_id"]),
+                task,
+                str(row["sample_id"]),
+                _text(asked.get("raw")),
+                _text(asked.get("reference")),
+                _group(row.get("metadata")),
+                _text((row.get("output") or {}).get("raw")),
+                answers[-1].get("extracted_value"),
+                _value(value),
+                "",
+            )
+        )
+    left = len(rows) - len(entries)
+    notes = [f"{wording.counted(left, 'row')} with further results of the same samples left out."] if left else []
+    return Log(entries, notes, "Every Eval Ever", ", ".join(filter(None, map(str, results.values()))))
+
+
+def _plain(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
+    names = {str(key).strip().lower(): key for key in rows[0]}
+    found = {
+        field: next((names[name] for name in known if name in names), None) for field, known in _COLUMNS.items()
+    }  # fmt: skip
+    for what, fields in (("item", ("item", "question")), ("value", ("value",))):
+        if all(found[field] is None for field in fields):
+            known = wording.listed([name for field in fields for name in _COLUMNS[field]][:6])
+            has = short(wording.listed(list(map(str, rows[0]))), 200)
+            raise UsageError(f"{path} has no column for the {what}: it has {has}; call one of them {known}.")
+
+    def cell(row: Mapping[str, Any], field: str) -> str:
+        return _text(row.get(found[field])) if found[field] is not None else ""
+
+    entries = []
+    for number, row in enumerate(rows, start=1):
+        raw = row.get(found["value"])
+        value = _value(raw)
+        if value is None and raw not in (None, ""):
+            raise UsageError(
+                f"{path}, row {number}: {short(str(raw), 60)} in the column {found['value']} is neither right or wrong"
+                " nor a number; write true or false, 1 or 0, or a score."
+            )
+        text = cell(row, "text")
+        entries.append(
+            Entry(
+                cell(row, "model") or path.stem,
+                cell(row, "task") or UNNAMED,
+                cell(row, "item") or cell(row, "question"),
+                cell(row, "question"),
+                cell(row, "gold"),
+                cell(row, "group"),
+                text,
+                text or None,
+                value,
+                "",
+            )
+        )
+    return Log(entries, [], path.suffix[1:], f"the column {found['value']}")
+
+
+def _chosen(task: str, what: str, names: Sequence[str]) -> list[str]:
+    """What is said where a log judges its answers in several ways."""
+    return [f"{task}: of the {what} {wording.listed(list(names))}, {names[0]} is compared."] if len(names) > 1 else []
+
+
+def _group(about: Any) -> str:
+    """What items of one group share, where a log says it."""
+    about = about if isinstance(about, dict) else {}
+    return next((_text(about[name]) for name in _COLUMNS["group"] if about.get(name) not in (None, "")), "")
+
+
+def _inner(value: Any) -> Any:
+    """The number in a metric of lmms-eval, which may stand in an object with what it is gathered by."""
+    return value.get("score") if isinstance(value, dict) else value
+
+
+def _value(value: Any) -> float | None:
+    """A verdict or a score as a number; None where it is none."""
+    if isinstance(value, str):
+        value = _VERDICTS.get(value.strip(), _WORDS.get(value.strip().lower(), value))
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if number == number and abs(number) != float("inf") else None
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return json.dumps({key: value for key, value in sorted(settings.items()) if value is not None}, ensure_ascii=False)
+
+
+def _text(value: Any) -> str:
+    """A text as it is, texts and the contents of messages one a line, nothing as an empty text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(map(_text, value))
+    if isinstance(value, dict):
+        return _text(value.get("content", value.get("text")))
+    return "" if value is None else str(value)
