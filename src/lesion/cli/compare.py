@@ -11,6 +11,7 @@ import typer
 from lesion.cli import running
 from lesion.cli.terminal import say
 from lesion.core.method import Method
+from lesion.core.result import StudyResult
 from lesion.core.study_file import StudyFile
 from lesion.engines.config import EngineChoice
 from lesion.errors import LesionError, UsageError
@@ -51,6 +52,7 @@ def run(
         raise UsageError(
             f"--margin is a number of points from 0 on, and says with --fail-if {WORSE} what is tolerated."
         )
+    result: StudyResult | None
     if json:
         from lesion.core.temporary_folder import folder_of
 
@@ -61,7 +63,7 @@ def run(
         print(result.summary.text(), end="")
     else:
         result = running.run(method, study, out, choice, every=every, dry=dry)
-    if fail_if is not None:
+    if fail_if is not None and result is not None:
         _fail_if_worse(result.summary, (margin or 0.0) / 100)
 
 

@@ -54,8 +54,12 @@ def app(*, every: bool = False) -> typer.Typer:
             place, panel = (groups.setdefault(group[0], typer.Typer()), None) if group else (made, help.STUDIES)
             short = method.distributed and not every
             rest = (f"Every option: lesion {method.command} --help all",) if short else ()
-            more = {"run": compare.run, "more": compare.OPTIONS} if method.command == "compare" else {}
-            made_of = command(method, shown=help.BASIC if short else None, **more)
+            basic = help.BASIC if short else None
+            made_of = (
+                command(method, compare.run, more=compare.OPTIONS)
+                if method.command == "compare"
+                else command(method, shown=basic)
+            )
             place.command(name, rich_help_panel=panel, epilog=help.epilog(method.examples, *rest))(checked(made_of))
     help.register(made, "apply", checked(apply.apply), panel=help.EDITS)
     help.register(made, "perturb", checked(apply.perturb), panel=help.EDITS)

@@ -103,8 +103,8 @@ def studies_in(folders: Iterable[str | Path], *, or_file: bool = False) -> list[
         raise UsageError("Name the folders of finished studies.")
     for index, place in enumerate(places):
         if not place.is_dir() and not (or_file and place.is_file()):
-            what = ("file or folder", " or logs") if or_file else ("folder", "")
-            raise UsageError(f"{place} is no {what[0]}; name the folders of finished studies{what[1]}.")
+            also = (" and no file", " or logs") if or_file else ("", "")
+            raise UsageError(f"{place} is no folder{also[0]}; name the folders of finished studies{also[1]}.")
         if os.path.realpath(place) in map(os.path.realpath, places[:index]):
             raise UsageError(f"{place} is named twice; name everything once.")
     return places

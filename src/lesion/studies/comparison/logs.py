@@ -8,6 +8,7 @@ wrong or a score.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import zipfile
@@ -25,6 +26,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.outputs import MARK
 from lesion.plain import short
 from lesion.report import wording
+from lesion.studies.comparison.result import Unit
 
 UNNAMED = "items.jsonl"
 """The task of a plain file that names none, where no other side has a single task to which it could belong."""
@@ -89,15 +91,15 @@ def _files(place: Path) -> list[Path]:
     return sorted((path for path in found if path.is_file()), key=lambda path: path.name)
 
 
-def read_log(place: Path, notes: list[str]) -> list[tuple[str, pd.DataFrame, dict[str, str]]]:
-    """The models of a log or of a folder of logs: name, answers as of `Store.answers`, and unit of each scored task."""
-    parts: dict[tuple[str, str], tuple[Path, pd.DataFrame, str | None]] = {}
+def read_log(place: Path, notes: list[str]) -> list[tuple[pd.DataFrame, dict[str, Unit]]]:
+    """The models of a log or of a folder of logs: answers as of `Store.answers`, and unit of each scored task."""
+    parts: dict[tuple[str, str], tuple[Path, pd.DataFrame, Unit | None]] = {}
     for path in [place] if place.is_file() else _files(place):
         with files.understood(path, AGAIN):
             log = _read(path)
         notes += log.notes
         about = {"engine": log.engine, "judge": log.judge, "decoding": log.decoding}
-        frame = pd.DataFrame(log.entries, columns=Entry._fields).assign(**about)
+        frame = pd.DataFrame(log.entries, columns=Entry._fields, dtype=object).assign(**about)
         for (model, task), rows in frame.groupby(["model", "task"], sort=False):
             if (earlier := parts.pop((str(model), str(task)), None)) is not None:
                 notes.append(
@@ -105,16 +107,16 @@ def read_log(place: Path, notes: list[str]) -> list[tuple[str, pd.DataFrame, dic
                     " left out; name the files to compare them."
                 )
             parts[str(model), str(task)] = path, *_judged(rows, path.name, str(task), notes)
-    models: dict[str, list[tuple[str, pd.DataFrame, str | None]]] = {}
+    models: dict[str, list[tuple[str, pd.DataFrame, Unit | None]]] = {}
     for (model, task), (_, rows, unit) in parts.items():
         models.setdefault(model, []).append((task, rows, unit))
     return [
-        (model, _as_stored(pd.concat([rows for _, rows, _ in every])), {task: unit for task, _, unit in every if unit})
-        for model, every in models.items()
+        (_as_stored(pd.concat([rows for _, rows, _ in every])), {task: unit for task, _, unit in every if unit})
+        for every in models.values()
     ]
 
 
-def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple[pd.DataFrame, str | None]:
+def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple[pd.DataFrame, Unit | None]:
     """The answers of a task, one an item, and the unit of their scores; None: each is right or wrong."""
     missing = int(rows["value"].isna().sum())
     if missing == len(rows):
@@ -123,7 +125,7 @@ def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple
         notes.append(f"{file}, {task}: {wording.counted(missing, 'answer')} without a score left out.")
         rows = rows[rows["value"].notna()]
     values = rows["value"].astype(float)
-    unit = "points" if values.isin((0.0, 1.0)).all() else "score"
+    unit: Unit = "points" if values.isin((0.0, 1.0)).all() else "score"
     if rows["item"].duplicated().any():
         shares = values.groupby(rows["item"], sort=False).mean()
         notes.append(
@@ -177,21 +179,25 @@ def _read(path: Path) -> Log:
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     if path.suffix != ".jsonl":
-        from lesion.tasks.question_files import read_rows
+        text, separator = io.StringIO(files.read_text(path)), "\t" if path.suffix == ".tsv" else ","
+        table = pd.read_csv(text, sep=separator, dtype=object, keep_default_na=False, skipinitialspace=True)
+        return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    lines = [(number, line) for number, line in enumerate(files.read_text(path).split("\n"), 1) if line.strip()]
+    try:
+        rows: list[dict[str, Any]] = json.loads(f"[{','.join(line for _, line in lines)}]")
+        if len(rows) == len(lines) and all(type(row) is dict for row in rows):
+            return rows
+    except (ValueError, RecursionError):
+        pass
+    wrong = next((number for number, line in lines if not _is_object(line)), 1)
+    raise LesionError(f"{path}, line {wrong}: this is no JSON object, as of a file cut off; {AGAIN}.")
 
-        return [dict(row) for _, row in read_rows(path)]
-    rows = []
-    for number, line in enumerate(files.read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise LesionError(f"{path}, line {number}: this is no JSON object, as of a file cut off; {AGAIN}.")
-        rows.append(row)
-    return rows
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _archive(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
@@ -311,9 +317,9 @@ def _harness(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
 
 def _harness_model(path: Path, named: re.Match[str] | None) -> str:
     """The model by the results that were written with the samples, else by the folder, which is called after it."""
-    date = named and (named["date"] or named["before"])
-    for results in sorted(path.parent.glob("*results*.json")) if date else ():
-        if date in results.name:
+    date = (named["date"] or named["before"]) if named else None
+    for results in sorted(path.parent.glob("*results*.json")):
+        if date is not None and date in results.name:
             about = files.read_object(results)
             if name := about.get("model_name") or about.get("model_name_sanitized"):
                 return str(name)
@@ -321,7 +327,7 @@ def _harness_model(path: Path, named: re.Match[str] | None) -> str:
 
 
 def _every_eval_ever(rows: Sequence[Mapping[str, Any]]) -> Log:
-    results = {}  # of a sample that several results count, the first
+    results: dict[str, Any] = {}  # of a sample that several results count, the first
     entries = []
     for row in rows:
         task, judged = str(row["evaluation_name"]), row["evaluation"]
@@ -360,33 +366,27 @@ def _plain(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
             has = short(wording.listed(list(map(str, rows[0]))), 200)
             raise UsageError(f"{path} has no column for the {what}: it has {has}; call one of them {known}.")
 
-    def cell(row: Mapping[str, Any], field: str) -> str:
-        return _text(row.get(found[field])) if found[field] is not None else ""
+    def column(field: str, otherwise: Sequence[str]) -> Sequence[str]:
+        name = found[field]
+        if name is None:
+            return otherwise
+        return [_text(row.get(name)) or other for row, other in zip(rows, otherwise, strict=True)]
 
-    entries = []
-    for number, row in enumerate(rows, start=1):
-        raw = row.get(found["value"])
-        value = _value(raw)
+    given = [row.get(str(found["value"])) for row in rows]
+    values = [_value(raw) for raw in given]
+    for number, (raw, value) in enumerate(zip(given, values, strict=True), start=1):
         if value is None and raw not in (None, ""):
             raise UsageError(
                 f"{path}, row {number}: {short(str(raw), 60)} in the column {found['value']} is neither right or wrong"
                 " nor a number; write true or false, 1 or 0, or a score."
             )
-        text = cell(row, "text")
-        entries.append(
-            Entry(
-                cell(row, "model") or path.stem,
-                cell(row, "task") or UNNAMED,
-                cell(row, "item") or cell(row, "question"),
-                cell(row, "question"),
-                cell(row, "gold"),
-                cell(row, "group"),
-                text,
-                text or None,
-                value,
-                "",
-            )
-        )
+    none, questions = [""] * len(rows), column("question", [""] * len(rows))
+    columns = (
+        column("model", [path.stem] * len(rows)), column("task", [UNNAMED] * len(rows)), column("item", questions),
+        questions, column("gold", none), column("group", none), texts := column("text", none),
+        [text or None for text in texts], values, none,
+    )  # fmt: skip
+    entries = list(map(Entry._make, zip(*columns, strict=True)))
     return Log(entries, [], path.suffix[1:], f"the column {found['value']}")
 
 

@@ -135,10 +135,7 @@ def _names(places: Sequence[Path]) -> list[str]:
 
 def _sources(place: Path, name: str, out: Path, notes: list[str], *, alone: bool) -> list[Source]:
     if is_log(place):
-        logged = read_log(place, notes)
-        return _of_models(
-            place, name, out, [(answers, units) for _, answers, units in logged], kind="log", study={}, alone=alone
-        )
+        return _of_models(place, name, out, read_log(place, notes), kind="log", study={}, alone=alone)
     kind = kind_of(place)
     if kind == "demo":
         raise UsageError(f"{place} is a demo of several studies; name folders in it, such as {place / 'layers'}.")
@@ -149,15 +146,17 @@ def _sources(place: Path, name: str, out: Path, notes: list[str], *, alone: bool
     if answers.empty:
         raise UsageError(f"{place} holds no answers yet; run its study first.")
     study = tomllib.loads(text)
-    of_models = [(rows, {}) for _, rows in answers.groupby("model", sort=False)]
-    return _of_models(place, name, out, of_models, kind=kind or "", study=study, alone=alone)
+    models: list[tuple[pd.DataFrame, dict[str, Unit]]] = [
+        (rows, {}) for _, rows in answers.groupby("model", sort=False)
+    ]
+    return _of_models(place, name, out, models, kind=kind or "", study=study, alone=alone)
 
 
 def _of_models(
     place: Path,
     name: str,
     out: Path,
-    models: Sequence[tuple[pd.DataFrame, Mapping[str, Unit]]],
+    models: Sequence[tuple[pd.DataFrame, dict[str, Unit]]],
     *,
     kind: str,
     study: Mapping[str, Any],

@@ -21,7 +21,7 @@ class ComparisonStudy(StudyFile):
     folders: Annotated[tuple[FolderName, ...], OneOrSeveral()] = option(
         help="Output folders of studies with answers (ablate, evaluate, isolate, truncate, tune), and logs: of"
         " inspect_ai (.eval, .json), lm-evaluation-harness and lmms-eval (samples_*.jsonl or their folder), Every Eval"
-        " Ever, and JSON Lines or CSV with an item and a verdict or score in each row. Each is compared with the first.",
+        " Ever, and JSON Lines or CSV with an item and a verdict or score a row. Each is compared with the first.",
         must="a list of output folders of studies or logs",
         many="repeat",
         argument="DIR …",

@@ -233,7 +233,8 @@ def _task_items(task: str, sources: Sequence[Source], paired: Sequence[Match]) -
 def common_items(task: str, paired: Sequence[Match]) -> list[str]:
     """The items of a task that all pairs that have the task share."""
     lists = [match.items[task] for match in paired if task in match.items]
-    return [item for item in lists[0] if all(item in other for other in map(set, lists[1:]))]
+    others = [set(other) for other in lists[1:]]
+    return [item for item in lists[0] if all(item in other for other in others)]
 
 
 def unedited_verdicts(task: str, sources: Sequence[Source], items: Sequence[str]) -> pd.DataFrame:

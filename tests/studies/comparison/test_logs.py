@@ -1,0 +1,289 @@
+"""Logs of other programs: those in `logs/`, which `write_logs.py` made, and damaged ones."""
+
+import csv
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_answers import folder
+from scipy.stats import binomtest, permutation_test, ttest_1samp
+
+import lesion
+from lesion.cli.main import code
+from lesion.statistics.detectable import found_with_power
+from lesion.statistics.paired import mcnemar_exact, paired_drop
+from lesion.studies.comparison.logs import _archive, _member
+
+sys.path.insert(0, str(Path(__file__).parent))
+from write_logs import QUESTIONS, WRONG, inspect_logs
+
+LOGS = Path(__file__).parent / "logs"
+RIGHT = {
+    name: {f"s{i}": i not in wrong for i in range(len(QUESTIONS))} for name, wrong in WRONG.items() if name != "twice"
+}
+
+
+def cell(result, pair: int = 0):
+    return result.summary.pairs[pair].cells[0]
+
+
+def write_jsonl(path: Path, rows) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_logs_of_inspect_give_the_numbers_of_a_naive_count(tmp_path):
+    result = lesion.compare(LOGS / "a.eval", LOGS / "b.eval")
+    a, b = (list(RIGHT[name].values()) for name in "ab")
+    gained, lost = sum(y > x for x, y in zip(a, b, strict=True)), sum(y < x for x, y in zip(a, b, strict=True))
+    found = cell(result)
+    assert (found.counts.gained, found.counts.lost, found.items) == (gained, lost, 12)
+    assert found.difference.p == pytest.approx(binomtest(gained, gained + lost).pvalue)
+    assert [side.label for side in result.summary.sides] == ["mockllm/a", "mockllm/b"]
+    assert "sums: of the scorers match and includes, match is compared." in result.summary.notes
+    assert result.items["answer_b"].tolist()[:4] == ["4", "7", "6", "none"]
+    assert result.items["question"][0] == "2+2="
+    assert result.items["gold"][0] == "4"
+
+
+def test_the_same_answers_in_our_own_store_give_the_same_numbers(tmp_path):
+    ours = [folder(tmp_path / name, {"baseline": RIGHT[name]}, model=name) for name in "ab"]
+    by_log, by_store = cell(lesion.compare(LOGS / "a.eval", LOGS / "b.eval")), cell(lesion.compare(*ours))
+    assert by_log.model_dump(exclude={"task"}) == by_store.model_dump(exclude={"task"})
+
+
+def test_a_json_log_is_read_as_the_zip_that_holds_the_same(tmp_path):
+    header, samples = _archive(LOGS / "b.eval")
+    (tmp_path / "b.json").write_text(json.dumps(header | {"samples": list(samples)}))
+    assert cell(lesion.compare(LOGS / "a.eval", tmp_path / "b.json")) == cell(
+        lesion.compare(LOGS / "a.eval", LOGS / "b.eval")
+    )
+
+
+def test_epochs_of_an_item_are_one_item_with_its_share_right(tmp_path):
+    result = lesion.compare(LOGS / "a.eval", LOGS / "twice.eval")
+    shares = np.ones(12)
+    for number, _ in WRONG["twice"]:
+        shares[number] -= 0.5
+    differences = shares - np.array(list(RIGHT["a"].values()))
+    found = cell(result)
+    assert (found.items, found.unit, found.counts) == (12, "points", None)
+    assert found.difference.value == pytest.approx(differences.mean())
+    interval = ttest_1samp(differences, 0).confidence_interval()
+    assert (found.difference.low, found.difference.high) == pytest.approx((interval.low, interval.high))
+    exact = permutation_test((differences,), np.sum, permutation_type="samples", n_resamples=np.inf).pvalue
+    assert found.difference.p == pytest.approx(exact, abs=0.02)
+    assert "24 answers to 12 items; an item counts once" in " ".join(result.summary.notes)
+
+
+def test_folders_of_the_harness_are_read_with_their_metric_and_filter():
+    result = lesion.compare(LOGS / "base", LOGS / "instruct")
+    rows = [
+        json.loads(line)
+        for name in ("base", "instruct")
+        for line in next((LOGS / name).rglob("samples_choices_*")).read_text().splitlines()
+    ]
+    a, b = ([row["acc"] for row in rows[start : start + 12]] for start in (0, 12))
+    found = next(each for each in result.summary.pairs[0].cells if each.task == "choices")
+    assert found.counts.gained == sum(y > x for x, y in zip(a, b, strict=True))
+    assert found.a.value == pytest.approx(np.mean(a))
+    assert found.b.value == pytest.approx(np.mean(b))
+    assert [side.model for side in result.summary.sides] == ["bundled:llama-base", "bundled:llama-instruct"]
+    notes = " ".join(result.summary.notes)
+    assert "choices: of the metrics acc and acc_norm, acc is compared." in notes
+    assert "sums: of the filters strict and lower, strict is compared." in notes
+
+
+def test_logs_of_two_programs_are_matched_by_the_question_and_said_to_be_judged_otherwise():
+    samples = next((LOGS / "base").rglob("samples_sums_*"))
+    result = lesion.compare(LOGS / "a.eval", samples)
+    assert cell(result).items == 12
+    notes = " ".join(result.summary.notes)
+    assert "are matched by their questions, not by ids" in notes
+    assert "is judged by match and bundled:llama-base by exact_match (strict)" in notes
+
+
+def test_every_eval_ever_and_lmms_eval(tmp_path):
+    def instance(name, item, score):
+        return {
+            "schema_version": "instance_level_eval_0.2.2", "evaluation_id": "e", "model_id": name, "sample_id": item,
+            "evaluation_name": "gsm8k", "interaction_type": "single_turn",
+            "input": {"raw": f"{item}?", "reference": ["4"]}, "output": {"raw": ["4"]}, "answer_attribution": [],
+            "evaluation": {"score": score, "is_correct": score > 0.5},
+        }  # fmt: skip
+
+    eee = [
+        write_jsonl(tmp_path / f"{name}_samples.jsonl", [instance(name, f"q{i}", float(i < right)) for i in range(9)])
+        for name, right in (("x", 8), ("y", 2))
+    ]
+    assert cell(lesion.compare(*eee)).counts.lost == 6
+
+    def document(i, score):
+        return {
+            "doc_id": i, "input": f"{i}?", "target": "yes", "resps": [["yes"]], "filtered_resps": ["yes"],
+            "doc_hash": str(i), "mme_score": {"question_id": i, "score": score},
+        }  # fmt: skip
+
+    lmms = []
+    for name, scores in (("x", (1.0, 0.25, 0.5)), ("y", (0.5, 0.25, 0.125))):
+        (tmp_path / name).mkdir()
+        rows = [document(i, score) for i, score in enumerate(scores)]
+        write_jsonl(tmp_path / name / "20261128_120000_samples_mme.jsonl", rows)
+        lmms.append(tmp_path / name)
+    found = cell(lesion.compare(*lmms))
+    assert (found.unit, found.task) == ("score", "mme")
+    assert found.difference.value == pytest.approx(np.mean([-0.5, 0, -0.375]))
+
+
+def plain(path: Path, verdicts, **more) -> Path:
+    return write_jsonl(path, [{"id": item, "correct": right} | more for item, right in verdicts.items()])
+
+
+def test_plain_rows_may_be_json_lines_or_csv_and_stand_beside_a_study(tmp_path):
+    verdicts = {f"q{i}": i % 3 > 0 for i in range(12)}
+    with (tmp_path / "b.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["ID", "Correct"], *((item, str(not right)) for item, right in verdicts.items())])
+    study = folder(tmp_path / "study", {"baseline": verdicts}, model="study")
+    a = plain(tmp_path / "a.jsonl", verdicts)
+    result = lesion.compare(a, tmp_path / "b.csv")
+    assert (cell(result).counts.gained, cell(result).counts.lost) == (4, 8)
+    beside = lesion.compare(study, tmp_path / "b.csv")
+    assert cell(beside).task == "sums"
+    assert cell(beside).counts == cell(result).counts
+    assert "b has no questions and no right answers, so that they were not compared." in " ".join(beside.summary.notes)
+    assert lesion.result(result.folder).items.equals(result.items)
+
+
+def test_groups_of_a_log_are_clusters(tmp_path):
+    rows = [{"id": i, "correct": i % 4 > 0, "group": f"g{i // 6}"} for i in range(60)]
+    a = write_jsonl(tmp_path / "a.jsonl", rows)
+    b = write_jsonl(tmp_path / "b.jsonl", [row | {"correct": row["id"] // 6 % 2 > 0} for row in rows])
+    found = cell(lesion.compare(a, b))
+    assert found.shared.clusters == 10
+    assert found.clustered.clusters == 10
+
+
+def test_scores_are_tested_by_sign_flips_in_their_own_unit(tmp_path):
+    rng = np.random.default_rng(0)
+    a, b = rng.random(14), rng.random(14)
+    places = [
+        write_jsonl(tmp_path / f"{name}.jsonl", [{"id": i, "score": x} for i, x in enumerate(scores)])
+        for name, scores in (("a", a), ("b", b))
+    ]
+    result = lesion.compare(*places)
+    exact = permutation_test((b - a,), np.sum, permutation_type="samples", n_resamples=np.inf).pvalue
+    assert cell(result).difference.p == pytest.approx(exact, abs=0.02)
+    text = " ".join(result.findings)
+    assert "nats" not in text
+    assert "points" not in text
+    assert "would be found with 80 % power" in text
+
+
+def test_what_would_have_been_found_is_found_so_often():
+    """Of 400 draws with the difference that the claim names, about 80 % are significant."""
+    n, discordant, rng = 1000, 0.2, np.random.default_rng(1)
+    one, other = np.zeros((2, n), dtype=bool)
+    one[:100], other[100:200] = True, True
+    interval = paired_drop(one, other)
+    difference = found_with_power((interval.high - interval.low) / 2, 0.95, 1)
+    draws = rng.multinomial(n, [(discordant + difference) / 2, (discordant - difference) / 2, 1 - discordant], size=400)
+    assert 0.72 < np.mean([mcnemar_exact(*map(int, draw[:2])) <= 0.05 for draw in draws]) < 0.88
+
+
+def cut(path: Path, place: Path, keep: float) -> Path:
+    data = path.read_bytes()
+    place.write_bytes(data[: int(len(data) * keep)])
+    return place
+
+
+def rewritten(place: Path, change) -> Path:
+    """`b.eval` with its header changed and packed anew, None: without header."""
+    with zipfile.ZipFile(LOGS / "b.eval") as old, zipfile.ZipFile(place, "w") as new:
+        for name in old.namelist():
+            data = _member(old, name)
+            if name == "header.json":
+                header = change(json.loads(data))
+                if header is None:
+                    continue
+                data = json.dumps(header).encode()
+            new.writestr(name, data)
+    return place
+
+
+def failed(header):
+    return header | {"status": "error", "error": {"message": "out of credit"}}
+
+
+def test_damaged_and_mismatched_logs_are_refused_with_what_to_do(tmp_path):
+    a, samples = LOGS / "a.eval", next((LOGS / "base").rglob("samples_sums_*"))
+    broken = tmp_path / "flipped.eval"
+    data = bytearray((LOGS / "b.eval").read_bytes())
+    data[len(data) // 3 : len(data) // 3 + 40] = bytes(40)
+    broken.write_bytes(data)
+    empty = tmp_path / "empty.json"
+    empty.write_text(json.dumps({"status": "success", "eval": {"model": "m", "task": "sums"}, "samples": []}))
+    cases = {
+        cut(LOGS / "b.eval", tmp_path / "cut.eval", 0.5): "is no whole .eval file.*copy or download it again",
+        broken: "is damaged .*copy or download it again",
+        rewritten(tmp_path / "failed.eval", failed): r"status error: out of credit\).*inspect eval-retry",
+        rewritten(tmp_path / "started.eval", lambda header: None): "no header. Finish it with `inspect eval-retry",
+        empty: "holds no samples",
+        next((LOGS / "base").rglob("results_*.json")): "name the samples_",
+        cut(samples, tmp_path / "samples_sums.jsonl", 0.5): "line 1[0-9]: this is no JSON object, as of a file cut off",
+        write_jsonl(tmp_path / "words.jsonl", [{"id": 1, "correct": "perhaps"}]): "row 1: perhaps .*neither right",
+        write_jsonl(tmp_path / "none.jsonl", [{"id": 1, "mood": 3}]): "no column for the value: it has id and mood",
+        write_jsonl(tmp_path / "empty.jsonl", []): "is empty",
+        write_jsonl(tmp_path / "unscored.jsonl", [{"id": 1, "score": None}]): "no answer has a score",
+        plain(tmp_path / "others.jsonl", {"q1": True}): "have no item of a task in common",
+        plain(tmp_path / "products.jsonl", {"q1": True}, task="products"): "a has sums .*products",
+    }  # fmt: skip
+    for path, says in cases.items():
+        with pytest.raises(lesion.LesionError, match=says):
+            lesion.compare(a, path)
+
+
+def test_what_is_left_out_or_doubled_is_said(tmp_path):
+    rows = [{"id": i, "score": None if i == 3 else i % 2} for i in range(8)]
+    a, b = (write_jsonl(tmp_path / f"{name}.jsonl", rows) for name in "ab")
+    assert "a.jsonl, items.jsonl: 1 answer without a score left out." in lesion.compare(a, b).summary.notes
+    two = tmp_path / "two"
+    two.mkdir()
+    for name in ("2026-01-01_a.eval", "2026-01-02_a.eval"):
+        (two / name).write_bytes((LOGS / "a.eval").read_bytes())
+    notes = " ".join(lesion.compare(two, LOGS / "a.eval").summary.notes)
+    assert "2026-01-02_a.eval is compared, and 2026-01-01_a.eval is left out" in notes
+    assert "are of one model, mockllm/a" in notes
+
+
+def test_json_is_all_that_is_printed_and_worse_fails(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    a, b = str(LOGS / "a.eval"), str(LOGS / "b.eval")
+    assert code(["compare", a, b, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["pairs"][0]["cells"][0]["difference"]["value"] == pytest.approx(-0.5)
+    assert not list(tmp_path.iterdir())
+    high = 100 * summary["pairs"][0]["cells"][0]["difference"]["high"]
+    for margin, left in ((-high - 0.1, 1), (-high + 0.1, 0)):
+        assert code(["compare", a, b, "--json", "--fail-if", "worse", "--margin", str(margin)]) == left
+        assert ("mockllm/b is worse than mockllm/a by more than" in capsys.readouterr().err) == bool(left)
+    assert code(["compare", b, a, "--json", "--fail-if", "worse"]) == 0
+    for wrong in (["--fail-if", "better"], ["--margin", "1"], ["--fail-if", "worse", "--margin", "-1"]):
+        assert code(["compare", a, b, "--json", *wrong]) == 2
+
+
+def test_no_torch_is_imported():
+    script = "import sys; from lesion.cli.main import code; code(sys.argv[1:]); assert 'torch' not in sys.modules"
+    command = [sys.executable, "-c", script, "compare", str(LOGS / "a.eval"), str(LOGS / "b.eval"), "--json"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_logs_that_inspect_writes_now_give_the_same_numbers(tmp_path):
+    pytest.importorskip("inspect_ai", reason="inspect_ai is not installed: logs that it writes now are not tried")
+    inspect_logs(tmp_path)
+    now = lesion.compare(*(tmp_path / f"{name}.eval" for name in ("a", "b", "twice")))
+    kept = lesion.compare(*(LOGS / f"{name}.eval" for name in ("a", "b", "twice")))
+    assert now.summary.pairs == kept.summary.pairs
