@@ -48,10 +48,8 @@ def run(
     """Compare, and fail where that is asked for."""
     if fail_if not in (None, WORSE):
         raise UsageError(f"--fail-if takes {WORSE}, not '{fail_if}'.")
-    if margin is not None and (fail_if is None or margin < 0):
-        raise UsageError(
-            f"--margin is a number of points from 0 on, and says with --fail-if {WORSE} what is tolerated."
-        )
+    if margin is not None and (fail_if is None or not 0 <= margin <= 100):
+        raise UsageError(f"--margin stands with --fail-if {WORSE} and is a number of points from 0 to 100.")
     result: StudyResult | None
     if json:
         from lesion.core.temporary_folder import folder_of
