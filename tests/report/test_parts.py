@@ -13,6 +13,7 @@ from lesion.report import parts as module
 from lesion.report.blocks import Check, Claims, Figure, Folded
 from lesion.report.claims import Claim
 from lesion.report.marks import Map, Profile
+from lesion.report.names import Names
 from lesion.report.parts import Part, answer_of, page, terminal
 from lesion.report.publishing import html, publish
 
@@ -132,3 +133,10 @@ def test_a_terminal_has_the_answer_for_every_subject():
     console.print(terminal([Part("Which?", rows(), claims=tuple(claims))]))
     said = console.file.getvalue().splitlines()[:3]
     assert said == ["By 50 points.", "two: two is critical.", "three: three is critical."]
+
+
+def test_what_two_claims_say_alike_is_said_once_and_rests_on_the_rows_of_both():
+    one, two = (Claim(("No block of MODEL is.",), (row,)) for row in rows().records[:2])
+    part = Part("Which?", rows(), claims=(one, FIRST, two)).in_short(Names(("MODEL",)))
+    assert [claim.text for claim in part.claims] == [one.text, FIRST.text]
+    assert part.claims[0].rows == (*one.rows, *two.rows)

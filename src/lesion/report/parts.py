@@ -83,11 +83,13 @@ class Part:
     names: Names = NO_NAMES
 
     def in_short(self, names: Names) -> Part:
-        """The same with short names; files keep the full ones."""
-        claims = tuple(
-            replace(claim, sentences=names.within(claim.sentences), subject=names(claim.subject))
-            for claim in self.claims
-        )
+        """The same with short names, and nothing claimed twice; files keep the full names."""
+        told: dict[str, Claim] = {}
+        for claim in self.claims:
+            short = replace(claim, sentences=names.within(claim.sentences), subject=names(claim.subject))
+            before = told.get(short.text)
+            told[short.text] = short if before is None else replace(before, rows=(*before.rows, *short.rows))
+        claims = tuple(told.values())
         return replace(
             self,
             title=names(self.title),
