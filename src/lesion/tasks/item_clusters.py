@@ -60,7 +60,7 @@ def shared(task: str, items: pd.DataFrame) -> Shared | None:
     what, cluster = _rule(unwrapped(task))
     if not what:
         return None
-    texts = (items[column].fillna("").astype(str) for column in ("question", "gold", "group"))
+    texts = (items[column].fillna("").astype(str).to_list() for column in ("question", "gold", "group"))
     clusters = tuple(cluster(*each) for each in zip(*texts, strict=True))
     return Shared(what, clusters) if any(clusters) else None
 

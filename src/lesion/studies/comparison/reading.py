@@ -170,7 +170,7 @@ def _of_models(
                 place=os.path.relpath(place, out),
                 model=model,
                 fingerprint=str(answers["model"].iloc[0]),
-                engines=tuple(sorted(set(answers["engine"]))),
+                engines=tuple(sorted(answers["engine"].unique())),
             ),
             kind,
             study,
@@ -186,7 +186,9 @@ def digest(sources: Sequence[Source]) -> str:
     """A digest of the answers: it changes with every answer that is added, and with every verdict."""
     parts = hashlib.sha256()
     for source in sources:
-        for key, correct in sorted(zip(source.answers["key"], source.answers["correct"], strict=True)):
+        for key, correct in sorted(
+            zip(source.answers["key"].to_list(), source.answers["correct"].to_list(), strict=True)
+        ):
             parts.update(f"{key}{int(correct)}".encode())
     return parts.hexdigest()[:32]
 
@@ -302,7 +304,7 @@ def _items(a: Source, b: Source, task: str, notes: list[str]) -> list[str]:
     ours, theirs = a.items[task], b.items[task]
     shared, same = _reading_the_same(ours, theirs)
     changed = int((~same).sum())
-    common = [str(item) for item in shared[same]]
+    common = [str(item) for item in shared[same].to_list()]
     for source, known in ((a, ours), (b, theirs)):
         words = {"question": "questions", "gold": "right answers"}
         lacks = [word for column, word in words.items() if (known[column] == "").all()]
@@ -407,7 +409,7 @@ def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> N
 
 def _said(source: Source, task: str, what: str) -> str:
     rows = source.cells[task, UNEDITED]
-    said = " and ".join(sorted(set(rows[what]))) if what in rows else "lesion"
+    said = " and ".join(sorted(rows[what].unique())) if what in rows else "lesion"
     return short(said, 200) or "settings that its log does not say"
 
 
@@ -420,10 +422,10 @@ def _differing_prompts(a: Source, b: Source, task: str) -> int:
 def _settings(source: Source, task: str) -> dict[str, str]:
     """How a task was put and decoded; of scored answers and choices only how it was put."""
     rows = source.answers[source.answers["task"] == task]
-    settings = {"prompt_style": " and ".join(sorted(set(rows["prompt_style"])))}
+    settings = {"prompt_style": " and ".join(sorted(rows["prompt_style"].unique()))}
     if (rows["scores"].map(len) > 0).all():
         return settings
-    decoding = " and ".join(sorted(set(rows["decoding"])))
+    decoding = " and ".join(sorted(rows["decoding"].unique()))
     match = _DECODING.fullmatch(decoding)
     if match is None:
         return settings | {"decoding": decoding}

@@ -132,7 +132,8 @@ def _compared(
     a: Source, b: Source, task: str, common: Sequence[str], edits: tuple[str, str], level: float
 ) -> Compared | None:
     rows = a.cells[task, edits[0]], b.cells[task, edits[1]]
-    items = [item for item in common if all(item in each.index for each in rows)]
+    answered = [set(each.index.to_list()) for each in rows]
+    items = [item for item in common if item in answered[0] and item in answered[1]]
     if not items:
         return None
     named = {"task": task, "edit_a": edits[0], "edit_b": edits[1], "items": len(items)}
