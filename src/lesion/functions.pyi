@@ -808,7 +808,7 @@ def compare(
     """Compare studies or logs item by item: what changed, and which items both got wrong.
 
     Args:
-        folders: Output folders of studies with answers (ablate, evaluate, isolate, truncate, tune), and logs: of inspect_ai (.eval, .json), lm-evaluation-harness and lmms-eval (samples_*.jsonl or their folder), Every Eval Ever, and JSON Lines or CSV with an item and a verdict or score in each row. Each is compared with the first.
+        folders: Output folders of studies with answers (ablate, evaluate, isolate, truncate, tune), and logs: of inspect_ai (.eval, .json), lm-evaluation-harness and lmms-eval (samples_*.jsonl or their folder), Every Eval Ever, and JSON Lines or CSV with an item and a verdict or score a row. Each is compared with the first.
         labels: Name of a folder in tables and charts, one for each folder in their order; default: the folder's own.
         tasks: Task to compare; default: every task in common.
         level: Confidence level of the intervals.
