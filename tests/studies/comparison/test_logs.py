@@ -77,6 +77,8 @@ def test_epochs_of_an_item_are_one_item_with_its_share_right(tmp_path):
     assert (found.difference.low, found.difference.high) == pytest.approx((interval.low, interval.high))
     exact = permutation_test((differences,), np.sum, permutation_type="samples", n_resamples=np.inf).pvalue
     assert found.difference.p == pytest.approx(exact, abs=0.02)
+    assert found.b.high == 1.0, "Student's interval of a share ends where shares do"
+    assert found.b.low == pytest.approx(ttest_1samp(shares, 0).confidence_interval().low)
     assert "24 answers to 12 items; an item counts once" in " ".join(result.summary.notes)
 
 

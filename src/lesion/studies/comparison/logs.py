@@ -157,7 +157,9 @@ def _read(path: Path) -> Log:
     if path.suffix == ".eval":
         return _inspect(path, *_archive(path))
     if path.suffix not in ENDINGS:
-        raise UsageError(f"{path} is no log that is read here; name a file that ends in {wording.listed(ENDINGS)}.")
+        raise UsageError(
+            f"{path} is no log that is read here; name a file that ends in {wording.listed(ENDINGS, 'or')}."
+        )
     if path.suffix == ".json":
         log = files.read_object(path)
         if "eval" not in log or "status" not in log:

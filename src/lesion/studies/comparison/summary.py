@@ -14,7 +14,7 @@ from lesion.errors import UsageError
 from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
-from lesion.statistics.paired import accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact, sign_flips
+from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact, sign_flips
 from lesion.studies.comparison.logs import UNNAMED
 from lesion.studies.comparison.reading import Match, Source, aligned, digest, matches, read
 from lesion.studies.comparison.result import (
@@ -143,9 +143,9 @@ def _compared(
         p = mean_p(second - first) if unit == "nats" else _by_sign_flips(second - first)
         return Compared(
             **named,
-            a=Estimate.of(mean(first, level)),
-            b=Estimate.of(mean(second, level)),
-            difference=Estimate.of(mean(second - first, level), _known(p)),
+            a=Estimate.of(_mean(first, level, unit)),
+            b=Estimate.of(_mean(second, level, unit)),
+            difference=Estimate.of(_mean(second - first, level, unit, least=-1.0), _known(p)),
             counts=None,
             unit=unit,
             extra_drop=_extra_drop(a, b, task, items, edits, level),
@@ -169,6 +169,12 @@ def _compared(
         shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
         clustered=Clustered.of(second.astype(float) - first, clusters, difference, level),
     )
+
+
+def _mean(values: np.ndarray, level: float, unit: Unit, least: float = 0.0) -> Contrast:
+    """The mean with its interval; a share of answers, in points, is never below `least` nor above 1."""
+    found = mean(values, level)
+    return found if unit != "points" else Contrast(found.value, max(found.low, least), min(found.high, 1.0))
 
 
 def _extra_drop(
