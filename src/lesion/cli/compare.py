@@ -66,7 +66,13 @@ def run(
 
 
 def _fail_if_worse(summary: Any, margin: float) -> None:
-    pair = summary.pairs[-1]
+    last = {side.label for side in summary.sides if side.folder == summary.sides[-1].folder}
+    for pair in summary.pairs:
+        if pair.b in last:
+            _refuse_worse(pair, margin)
+
+
+def _refuse_worse(pair: Any, margin: float) -> None:
     cells = [cell for cell in pair.cells if cell.unedited]
     judged = [cell for cell in cells if cell.unit == "points"]
     if left := [cell.task for cell in cells if cell not in judged]:

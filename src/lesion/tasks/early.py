@@ -15,20 +15,21 @@ from lesion.tasks.wrapped import WrappedTask
 
 BOX = "\\boxed{"
 ASKED = f"\n\nTherefore, the answer is {BOX}"
+EARLY = "early:"
 TOKENS = 24
 """A boxed answer has so many at most."""
 
 
 def early_name(task: str, limit: int) -> str:
     """`early:64:TASK`: what stored answers call those to a task after 64 tokens of a chain."""
-    return f"early:{limit}:{task}"
+    return f"{EARLY}{limit}:{task}"
 
 
 class EarlyAnswers(WrappedTask):
     """A task whose questions are answered after so many tokens of a chain. Items keep the ids of the task."""
 
     def __init__(self, of: Task, limit: int) -> None:
-        super().__init__(of, f"early:{limit}")
+        super().__init__(of, f"{EARLY}{limit}")
         self.limit, self.max_new_tokens, self.stop = limit, TOKENS, ("\n",)
 
     def judge(self, item: Item, answer: Answer) -> Verdict:

@@ -120,3 +120,11 @@ def test_that_no_chain_is_long_enough_is_said(task, tmp_path, capsys):
     done = lesion(capsys, "ablate", "bundled:llama-base", "--task", task, *options, "--out", tmp_path / "o")
     assert done.code == 0
     assert "longer than 50 tokens" in " ".join(done.err.split())
+
+
+def test_a_chain_that_leaves_no_room_in_the_context_is_said_and_stops_nothing(task, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(EarlyAnswers, "asked", lambda self, tokenizer, prompt, chain: (5,) * 512)
+    options = ["--layers", 2, "--items", 2, "--max-new-tokens", 8, "--early-answers", 3, "--anyway"]
+    done = lesion(capsys, "ablate", "bundled:llama-base", "--task", task, *options, "--out", tmp_path / "o")
+    assert done.code == 0
+    assert "has no room for some of early:3" in " ".join(done.err.split())

@@ -216,6 +216,11 @@ def rewritten(place: Path, change) -> Path:
     return place
 
 
+def wide(place: Path) -> Path:
+    place.write_text("id,correct\n7,1,1\n8,0,1\n")
+    return place
+
+
 def failed(header):
     return header | {"status": "error", "error": {"message": "out of credit"}}
 
@@ -240,12 +245,66 @@ def test_damaged_and_mismatched_logs_are_refused_with_what_to_do(tmp_path):
         write_jsonl(tmp_path / "none.jsonl", [{"id": 1, "mood": 3}]): "no column for the value: it has id and mood",
         write_jsonl(tmp_path / "empty.jsonl", []): "is empty",
         write_jsonl(tmp_path / "unscored.jsonl", [{"id": 1, "score": None}]): "no answer has a score",
+        wide(tmp_path / "wide.csv"): "more fields than its first line",
+        write_jsonl(tmp_path / "blank.jsonl", [{"id": "", "correct": 1}]): "row 1: there is no id",
         plain(tmp_path / "others.jsonl", {"q1": True}): "have no item of a task in common",
         plain(tmp_path / "products.jsonl", {"q1": True}, task="products"): "a has sums .*products",
     }  # fmt: skip
     for path, says in cases.items():
         with pytest.raises(lesion.LesionError, match=says):
             lesion.compare(a, path)
+
+
+def test_of_scores_with_several_values_the_same_one_is_compared_in_every_sample_and_file(tmp_path):
+    header, samples = _archive(LOGS / "b.eval")
+    samples, places = list(samples), []
+    for number, order in enumerate((("one", "two"), ("two", "one"))):
+        values = {"one": 1, "two": 0}
+        several = [
+            {**sample, "scores": {"s": {"value": {name: values[name] for name in order[:: -1 if at else 1]}}}}
+            for at, sample in enumerate(samples)
+        ]
+        places.append(tmp_path / f"{number}.json")
+        places[-1].write_text(json.dumps(header | {"samples": several}))
+    result = lesion.compare(*places)
+    assert (cell(result).a.value, cell(result).b.value) == (1.0, 0.0)
+    notes = " ".join(result.summary.notes)
+    assert "judged by s (one)" in notes
+    assert "s (two)" in notes
+
+
+def test_files_that_name_no_model_are_not_of_one_model_for_being_called_alike(tmp_path):
+    places = [tmp_path / name / "results.jsonl" for name in ("base", "tuned")]
+    for place in places:
+        place.parent.mkdir()
+        plain(place, {f"q{i}": i > 3 for i in range(8)})
+    result = lesion.compare(*places)
+    assert "same model" not in " ".join(result.findings)
+
+
+def test_items_are_matched_by_question_where_that_pairs_more_of_them(tmp_path):
+    rows = [{"id": i, "question": f"What is {i} + 1?", "correct": i % 2} for i in range(20)]
+    turned = [row | {"id": 0 if row["id"] == 0 else 20 - row["id"]} for row in rows]
+    a, b = (write_jsonl(tmp_path / f"{name}.jsonl", each) for name, each in (("a", rows), ("b", turned)))
+    found = cell(lesion.compare(a, b))
+    assert (found.items, found.counts.changed) == (20, 0)
+
+
+def test_verdicts_are_not_compared_with_scores_on_another_scale(tmp_path):
+    a = plain(tmp_path / "a.jsonl", {f"q{i}": i > 3 for i in range(8)})
+    rows = [{"id": f"q{i}", "score": 100 * (i > 3)} for i in range(8)]
+    with pytest.raises(lesion.LesionError, match="bring both to one scale"):
+        lesion.compare(a, write_jsonl(tmp_path / "b.jsonl", rows))
+
+
+def test_early_answers_of_a_study_are_no_tasks_to_compare(tmp_path):
+    verdicts = {"baseline": {f"q{i}": i > 3 for i in range(8)}}
+    studies = [
+        folder(tmp_path / name, verdicts, model=name, task=task) for name in "ab" for task in ("sums", "early:64:sums")
+    ]
+    result = lesion.compare(*dict.fromkeys(studies))
+    assert result.summary.compared == ["sums"]
+    assert "a: early answers are left out." in result.summary.notes
 
 
 def test_what_is_left_out_or_doubled_is_said(tmp_path):

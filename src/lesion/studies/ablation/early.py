@@ -50,12 +50,16 @@ def answer_early(
     stored = evaluation.store.answers(model=chosen.name)
     chains = {key: (text, tokens) for key, text, tokens in zip(*(stored[c] for c in COLUMNS), strict=True)}
     pending: dict[str, PendingAnswer] = {}
+    full: set[str] = set()
     for key, cell in cells.items():
         text, tokens = chains.get(key, ("", 0))
         for choice, early in wanted.get(cell.choice, ()):
             if tokens <= early.limit:
                 continue
             prompt, sampling = early.asked(model.tokenizer, cell.prompt, text), cell.decoding
+            if len(prompt) >= model.context:
+                full.add(choice.name)
+                continue
             decoding = Decoding(early.max_new_tokens, early.stop, sampling.temperature, sampling.top_p, sampling.seed)
             digest = prompt_digest(prompt, (), (), ())
             own = replace(cell, task=early, choice=choice, decoding=decoding, prompt=prompt, digest=digest)
@@ -63,7 +67,13 @@ def answer_early(
                 model.fingerprint, str(cell.edit), choice.name, cell.item.id, str(decoding), cell.style, digest
             )
             pending[name] = own
-    if not pending:
+    if full:
+        names = ", ".join(sorted(full))
+        evaluation.run.watcher.note(
+            f"The context of {chosen.name} ({model.context:,} tokens) has no room for some of {names}:"
+            " it is not shown. Give smaller --early-answers."
+        )
+    elif not pending:
         evaluation.run.watcher.note(
             f"No chain of {chosen.name} is longer than {min(limits):,} tokens, so that none is cut off: give a smaller"
             " --early-answers."

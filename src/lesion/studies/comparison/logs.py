@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,13 +70,17 @@ class Entry(NamedTuple):
 
 
 class Log(NamedTuple):
-    """The answers of one file, what a reader of them should know, what wrote and judged them, how they were decoded."""
+    """The answers of one file, what a reader of them should know, what wrote and judged them, how they were decoded.
+
+    `named`: whether the log itself names its model.
+    """
 
     entries: list[Entry]
     notes: list[str]
     engine: str
     judge: str
     decoding: str = ""
+    named: bool = True
 
 
 def is_log(place: Path) -> bool:
@@ -98,7 +103,8 @@ def read_log(place: Path, notes: list[str]) -> list[tuple[pd.DataFrame, dict[str
         with files.understood(path, AGAIN):
             log = _read(path)
         notes += log.notes
-        about = {"engine": log.engine, "judge": log.judge, "decoding": log.decoding}
+        where = "" if log.named else str(path.absolute())
+        about = {"engine": log.engine, "judge": log.judge, "decoding": log.decoding, "where": where}
         frame = pd.DataFrame(log.entries, columns=Entry._fields, dtype=object).assign(**about)
         for (model, task), rows in frame.groupby(["model", "task"], sort=False):
             if (earlier := parts.pop((str(model), str(task)), None)) is not None:
@@ -143,10 +149,11 @@ def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple
 
 def _as_stored(rows: pd.DataFrame) -> pd.DataFrame:
     """The columns that `Store.answers` has, `judge`, and `prompt`: a digest of what was asked, where the log has it."""
-    fingerprints = {model: hashlib.sha256(model.encode()).hexdigest()[:16] for model in rows["model"].unique()}
+    of = rows["model"] + rows["where"]  # files that name no model are not of one for being called alike
+    fingerprints = {model: hashlib.sha256(model.encode()).hexdigest()[:16] for model in of.unique()}
     return rows.rename(columns={"model": "model_name"}).assign(
         key=rows["task"] + "\n" + rows["item"],
-        model="log of " + rows["model"].map(fingerprints),
+        model="log of " + of.map(fingerprints),
         edit=str(BASELINE), prompt_style="as logged", tokens=0, finish="",
         ranks=pd.Series([()] * len(rows), index=rows.index, dtype=object),
     ).reset_index(drop=True)  # fmt: skip
@@ -182,7 +189,16 @@ def _read(path: Path) -> Log:
 def _rows(path: Path) -> list[dict[str, Any]]:
     if path.suffix != ".jsonl":
         text, separator = io.StringIO(files.read_text(path)), "\t" if path.suffix == ".tsv" else ","
-        table = pd.read_csv(text, sep=separator, dtype=object, keep_default_na=False, skipinitialspace=True)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)  # of fields that it would leave out
+                table = pd.read_csv(
+                    text, sep=separator, dtype=object, keep_default_na=False, skipinitialspace=True, index_col=False
+                )
+        except pd.errors.EmptyDataError:
+            return []
+        except (pd.errors.ParserWarning, pd.errors.ParserError):
+            raise UsageError(f"{path} has rows with more fields than its first line names; mend the file.") from None
         return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
     lines = [(number, line) for number, line in enumerate(files.read_text(path).split("\n"), 1) if line.strip()]
     try:
@@ -246,16 +262,19 @@ def _inspect(path: Path, header: Mapping[str, Any], samples: Any) -> Log:
             f"{path} is not finished (status {status}{f': {why}' * bool(why)}). Finish it with `inspect eval-retry"
             f" {path}`."
         )
-    settings = {**(header.get("plan", {}).get("config") or {}), **(about.get("model_generate_config") or {})}
-    entries, names, several, failed = [], dict[str, None](), False, 0
+    settings = {**((header.get("plan") or {}).get("config") or {}), **(about.get("model_generate_config") or {})}
+    entries, names, chosen, failed = [], dict[str, None](), None, 0
     for sample in samples:
         scores = sample.get("scores") or {}
         failed += bool(sample.get("error"))
         names.update(dict.fromkeys(scores))
-        score = scores.get(next(iter(names), ""), {})
+        score = scores.get(next(iter(names), "")) or {}
         value = score.get("value")
-        if isinstance(value, dict | list):
-            several, value = True, next(iter(value.values() if isinstance(value, dict) else value), None)
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        if isinstance(value, dict):
+            chosen = next(iter(value), None) if chosen is None else chosen
+            value = value.get(chosen)
         choices = sample.get("choices") or ()
         given = _text(sample["input"])
         entries.append(
@@ -276,11 +295,12 @@ def _inspect(path: Path, header: Mapping[str, Any], samples: Any) -> Log:
         raise UsageError(f"{path} holds no samples; run it with --log-samples, which is the default.")
     task = entries[0].task
     notes = _chosen(task, "scorers", list(names))
-    if several:
-        notes.append(f"{task}: a score holds several values; the first is compared.")
+    if chosen is not None:
+        notes.append(f"{task}: a score holds several values; {chosen} is compared.")
     if failed:
         notes.append(f"{path.name}, {task}: {wording.counted(failed, 'sample')} ended in an error.")
-    return Log(entries, notes, "inspect_ai", next(iter(names), ""), _settings(settings))
+    judge = next(iter(names), "") + ("" if chosen is None else f" ({chosen})")
+    return Log(entries, notes, "inspect_ai", judge, _settings(settings))
 
 
 def _harness(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
@@ -294,7 +314,8 @@ def _harness(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     metrics = [key for key in metrics if _value(_inner(first.get(key))) is not None]
     if not metrics:
         raise UsageError(f"{path} has no metric that is a number for each item; compare a task that has one.")
-    model, settings = _harness_model(path, named), ""
+    told, settings = _harness_model(path, named), ""
+    model = told or path.absolute().parent.name
     entries = []
     for row in rows:
         if str(row.get("filter", "none")) != filters[0]:
@@ -314,18 +335,18 @@ def _harness(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
         value = _value(_inner(row.get(metrics[0])))
         entries.append(Entry(model, task, item, question, gold, _group(doc), text, text, value, prompt))
     notes = [*_chosen(task, "metrics", metrics), *_chosen(task, "filters", filters)]
-    return Log(entries, notes, "lm_eval", f"{metrics[0]} ({filters[0]})", settings)
+    return Log(entries, notes, "lm_eval", f"{metrics[0]} ({filters[0]})", settings, named=bool(told))
 
 
 def _harness_model(path: Path, named: re.Match[str] | None) -> str:
-    """The model by the results that were written with the samples, else by the folder, which is called after it."""
+    """The model by the results that were written with the samples; empty where none are there."""
     date = (named["date"] or named["before"]) if named else None
     for results in sorted(path.parent.glob("*results*.json")):
         if date is not None and date in results.name:
             about = files.read_object(results)
             if name := about.get("model_name") or about.get("model_name_sanitized"):
                 return str(name)
-    return path.absolute().parent.name
+    return ""
 
 
 def _every_eval_ever(rows: Sequence[Mapping[str, Any]]) -> Log:
@@ -358,14 +379,14 @@ def _every_eval_ever(rows: Sequence[Mapping[str, Any]]) -> Log:
 
 
 def _plain(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
-    names = {str(key).strip().lower(): key for key in rows[0]}
+    names = {str(key).strip().lower(): key for key in dict.fromkeys(key for row in rows for key in row)}
     found = {
         field: next((names[name] for name in known if name in names), None) for field, known in _COLUMNS.items()
     }  # fmt: skip
     for what, fields in (("item", ("item", "question")), ("value", ("value",))):
         if all(found[field] is None for field in fields):
             known = wording.listed([name for field in fields for name in _COLUMNS[field]][:6])
-            has = short(wording.listed(list(map(str, rows[0]))), 200)
+            has = short(wording.listed(list(map(str, names.values()))), 200)
             raise UsageError(f"{path} has no column for the {what}: it has {has}; call one of them {known}.")
 
     def column(field: str, otherwise: Sequence[str]) -> Sequence[str]:
@@ -389,7 +410,13 @@ def _plain(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
         [text or None for text in texts], values, none,
     )  # fmt: skip
     entries = list(map(Entry._make, zip(*columns, strict=True)))
-    return Log(entries, [], path.suffix[1:], f"the column {found['value']}")
+    for number, entry in enumerate(entries, start=1):
+        if not entry.item:
+            raise UsageError(
+                f"{path}, row {number}: there is no {found['item'] or found['question']}; give every row one."
+            )
+    named = found["model"] is not None
+    return Log(entries, [], path.suffix[1:], f"the column {found['value']}", named=named)
 
 
 def _chosen(task: str, what: str, names: Sequence[str]) -> list[str]:
@@ -431,4 +458,6 @@ def _text(value: Any) -> str:
         return "\n".join(map(_text, value))
     if isinstance(value, dict):
         return _text(value.get("content", value.get("text")))
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return "" if value is None else str(value)

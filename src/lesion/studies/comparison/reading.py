@@ -28,8 +28,11 @@ from lesion.plain import short, visible
 from lesion.report import wording
 from lesion.studies.comparison.logs import UNNAMED, is_log, read_log
 from lesion.studies.comparison.result import UNEDITED, Side, Unit
+from lesion.tasks.early import EARLY
 
 KINDS = ("layers", "isolation", "truncation", "tuning")
+RUN_AGAIN = "Run one of the studies again with the other's --task, --items and --seed."
+GIVE_IDS = "Give them the same name of the task, and the same ids or questions."
 COMMANDS = "`lesion ablate`, `evaluate`, `isolate`, `truncate` or `tune`"
 
 
@@ -117,7 +120,7 @@ def _by_model(source: Source, groups: Sequence[Sequence[Source]]) -> Source:
 
 def _named(source: Source, task: str) -> Source:
     """A source whose log names no task, as one of the only task of the others."""
-    if UNNAMED not in source.items:
+    if set(source.items) != {UNNAMED}:
         return source
     units = dict(zip([task], source.units.values(), strict=False))
     return replace(source, answers=source.answers.assign(task=task), units=units)
@@ -143,6 +146,10 @@ def _sources(place: Path, name: str, out: Path, notes: list[str], *, alone: bool
         raise UsageError(f"{place} holds no answers to compare; name folders of {COMMANDS}, or logs.")
     with Store.read(place) as store:
         answers, text = store.answers(), store.study[1]
+    early = answers["task"].str.startswith(EARLY)
+    if early.any():  # of chains that are long under one model or edit, which another selects otherwise
+        notes.append(f"{name}: early answers are left out.")
+        answers = answers[~early]
     if answers.empty:
         raise UsageError(f"{place} holds no answers yet; run its study first.")
     study = tomllib.loads(text)
@@ -245,7 +252,7 @@ def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: lis
             changed = " Items of the same id read differently: the data has changed." if same else ""
             raise UsageError(
                 f"{a.side.label} and {b.side.label} have no item of a task in common: {_has(a)}; {_has(b)}.{changed}"
-                " Run one of the studies again with the other's --task, --items and --seed."
+                f" {GIVE_IDS if 'log' in (a.kind, b.kind) else RUN_AGAIN}"
             )
         for task in items:
             _refuse_incomparable(a, b, task, notes)
@@ -332,16 +339,15 @@ def _reading_the_same(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.Inde
 
 
 def _by_question(a: Source, b: Source, tasks: Sequence[str], notes: list[str]) -> Source:
-    """The second source with the ids of the first in tasks of which no item in common has one id, but one question."""
+    """The second source with the ids of the first in tasks of which more items have one question than one id."""
     answers = b.answers
     for task in tasks if "log" in (a.kind, b.kind) else ():
         ours, theirs = a.items[task], b.items[task]
-        if _reading_the_same(ours, theirs)[1].any():
-            continue
+        alike = int(_reading_the_same(ours, theirs)[1].sum())
         mine, yours = (items["question"].drop_duplicates(keep=False) for items in (ours, theirs))
         ids = {question: item for item, question in mine.items() if question}
         renamed = {item: ids[question] for item, question in yours.items() if question in ids}
-        if renamed:
+        if len(renamed) > alike:
             items = answers["item"].map(lambda item, renamed=renamed: renamed.get(item, f"{b.side.label} {item}"))
             answers = answers.assign(item=items.where(answers["task"] == task, answers["item"]))
             notes.append(
@@ -356,7 +362,15 @@ def _has(source: Source) -> str:
 
 
 def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> None:
-    """Refuse answers that were decoded or prompted otherwise; note another template, dtype or engine."""
+    """Refuse answers that were decoded, prompted or scored otherwise; note another template, dtype or engine."""
+    for one, other in ((a, b), (b, a)):
+        if one.unit(task) == "score" and other.unit(task) != "score":
+            scores = [each[0] for each in one.answers.loc[one.answers["task"] == task, "scores"]]
+            if min(scores) < 0 or max(scores) > 1:
+                raise UsageError(
+                    f"{task}: scores of {one.side.label} reach from {min(scores):g} to {max(scores):g}, and answers of"
+                    f" {other.side.label} are right or wrong; bring both to one scale."
+                )
     if "nats" in (a.unit(task), b.unit(task)) and a.unit(task) != b.unit(task):
         raise UsageError(f"{task} is scored in one of {a.side.label} and {b.side.label} and answered in the other.")
     mine, yours = _settings(a, task), _settings(b, task)

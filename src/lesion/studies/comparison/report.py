@@ -108,6 +108,10 @@ def which_answers_more(pair: Pair, cells: Sequence[Compared], about: str, tests:
     yield Claim((first, numbers), rows, about)
 
 
+SO_FEW = "So few items cannot show a difference."
+NO_SPREAD = 1e-9
+
+
 def _would_be_found(cell: Compared, tests: int, level: float) -> str:
     """Which difference as many items would show, as they vary."""
     low, high = cell.difference.low, cell.difference.high
@@ -116,9 +120,9 @@ def _would_be_found(cell: Compared, tests: int, level: float) -> str:
         least = smallest_drop(cell.items, tests)
         found = math.inf if least is None else max(least, found)
     if not math.isfinite(found) or (found > 1 and cell.unit == "points"):
-        return "So few items cannot show a difference."
-    if not found:
-        return "Every item has the same score from both."
+        return SO_FEW
+    if found < NO_SPREAD:
+        return SO_FEW if cell.difference.value else "Every item has the same score from both."
     return f"On so many items a difference of {_form(cell).text(found)} would be found with {100 * POWER:g} % power."
 
 
