@@ -29,7 +29,8 @@ def run(
 ) -> StudyResult | None:
     """Run a study into a folder, show and return its result; `every`: all claims and rows; `dry`: say what it costs."""
     if choice.distributed and not method.distributed:
-        raise UsageError("This study only reads finished folders; leave --workers and --ray out.")
+        what = "This study only reads finished folders" if method.only_reads else "A laboratory trains its models here"
+        raise UsageError(f"{what}; leave --workers and --ray out.")
     if not method.distributed and (choice.device_map is not None or choice.trust_remote_code):
         raise UsageError(
             "This study loads no model of yours, so --device-map and --trust-remote-code mean nothing; leave them out."
@@ -40,13 +41,13 @@ def run(
 
     folder = out or default_folder(study.name, study.identity())
     refuse_another_kind(folder, method.folder_kind)
-    if method.distributed:
+    if not method.only_reads:
         from lesion.core.preflight import look_ahead
 
         look_ahead(study)
     with Bar() as bar:
         try:
-            engines = opened(choice, bar) if method.distributed else nullcontext()
+            engines = nullcontext() if method.only_reads else opened(choice, bar)
             with folder_of(folder), engines as make_engine:
                 result = method.run(study, folder, watcher=bar, make_engine=make_engine, dry=dry)
         except DryRun as done:

@@ -54,7 +54,8 @@ class Method(Generic[S]):
         default_name: the name of studies from the command line and Python; empty: `kind`.
         needs_out: whether the command has no folder of its own to write into.
         kept: what an interrupted run has kept, and how to go on; `{folder}` stands for the folder.
-        distributed: whether other processes can answer; where not, it only reads finished folders, without torch.
+        distributed: whether other processes can answer.
+        only_reads: whether it only reads finished folders: its run function is given a `Reading`, without torch.
         python: the rest of the docstring of the function in Python, behind the help and the arguments: an example that
             runs, and what it raises.
         shorthands: options that no study file has; `expanded` puts in their place what they stand for.
@@ -72,6 +73,7 @@ class Method(Generic[S]):
     needs_out: bool = True
     kept: str = "Every answer so far is kept in {folder}; the same command goes on from there."
     distributed: bool = True
+    only_reads: bool = False
     python: str = ""
     shorthands: tuple[Option, ...] = ()
     expanded: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]] = _unchanged
@@ -113,14 +115,14 @@ class Method(Generic[S]):
         it costs (`DryRun`).
         """
         run: Run | Reading
-        if self.distributed:
+        if self.only_reads:
+            refuse_another_kind(folder, self.folder_kind)
+            run = Reading(folder)
+        else:
             from lesion.core.run import Run
             from lesion.engines.transformers.engine import TransformersEngine
 
             run = Run.at(folder, self.folder_kind, watcher, make_engine or TransformersEngine, models, dry=dry)
-        else:
-            refuse_another_kind(folder, self.folder_kind)
-            run = Reading(folder)
         result: StudyResult = _imported(self.run_function)(study, run)
         own(result.folder, self.folder_kind, adopt=True)
         return result

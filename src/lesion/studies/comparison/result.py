@@ -77,7 +77,7 @@ class Compared(Row):
         difference: b − a with its paired interval; p by McNemar's exact test (log-probabilities: Student's; other
             scores: sign flips), corrected by Holm over all comparisons of unedited models, or of edits, on the task.
         counts: None for a scored task.
-        unit: what differences are in; also points for shares of several answers to an item.
+        score_unit: of a scored task, what its scores are in; points for shares of several answers to an item.
         extra_drop: the drop that the edit causes in b minus that in a, on the same items; None for the unedited models
             and where the edits differ. p by the exact sign-flip test, corrected by Holm over all edits of the task.
         shared: what the items share; None where their groups are no clusters, and for a scored task.
@@ -95,9 +95,14 @@ class Compared(Row):
     b: Estimate = column("Second", LEVEL, key="value_b", ends=("low_b", "high_b"))
     items: int = column("Items")
     counts: Counts | None
-    unit: Unit = column()
+    score_unit: Unit = Field(default="nats", exclude_if=lambda unit: unit == "nats")
     shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
     clustered: Clustered | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
+
+    @derived.column()
+    def unit(self) -> Unit:
+        """What differences are in."""
+        return self.score_unit if self.counts is None else "points"
 
     @property
     def unedited(self) -> bool:
@@ -203,12 +208,17 @@ class TaskItems(Row):
 
     name: str
     scored: bool
-    unit: Unit = column()
+    score_unit: Unit = Field(default="nats", exclude_if=lambda unit: unit == "nats")
     sides: int
     items: int
     answered: int
     wrong: int | None
     right: int | None
+
+    @derived.column()
+    def unit(self) -> Unit:
+        """What its drops are in."""
+        return self.score_unit if self.scored else "points"
 
 
 class ComparisonSummary(Summary):

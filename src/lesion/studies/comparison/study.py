@@ -56,6 +56,7 @@ METHOD = Method(
         "lesion compare base.eval tuned.eval --fail-if worse --margin 1",
     ),
     distributed=False,
+    only_reads=True,
     python="""
 Example:
     >>> compared = lesion.compare("base", "tuned")

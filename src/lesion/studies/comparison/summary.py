@@ -147,7 +147,7 @@ def _compared(
             b=Estimate.of(_mean(second, level, unit)),
             difference=Estimate.of(_mean(second - first, level, unit, least=-1.0), _known(p)),
             counts=None,
-            unit=unit,
+            score_unit=unit,
             extra_drop=_extra_drop(a, b, task, items, edits, level),
         )
     first, second = (right(each, items) for each in rows)
@@ -164,7 +164,6 @@ def _compared(
         counts=Counts(
             gained=gained, lost=lost, both_right=int((first & second).sum()), both_wrong=int((~first & ~second).sum())
         ),
-        unit="points",
         extra_drop=_extra_drop(a, b, task, items, edits, level),
         shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
         clustered=Clustered.of(second.astype(float) - first, clusters, difference, level),
@@ -228,7 +227,7 @@ def _task_items(task: str, sources: Sequence[Source], paired: Sequence[Match]) -
     return TaskItems(
         name=task,
         scored=scored,
-        unit=unit or "points",
+        score_unit=unit or "nats",
         sides=len(verdicts.columns),
         items=len(everyone),
         answered=len(verdicts),

@@ -49,6 +49,7 @@ METHOD = Method(
     "Compare the block profiles of several studies, with rank correlations.",
     kept="Nothing is kept of an unfinished overlay; the same command starts it anew.",
     distributed=False,
+    only_reads=True,
     examples=(
         "lesion overlay study drift --out overlay",
         "lesion overlay study isolation --pair 'drop ~ mathneuro' --out overlay",
