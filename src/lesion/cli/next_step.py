@@ -23,14 +23,14 @@ def next_step(result: StudyResult) -> str:
     if check is None or study is None:
         return ""
     values, words = values_of(study), shlex.split(check.options)
-    alone = of_tasks(study)
-    if any(len(of_task) > 1 or name not in values for name, of_task in alone.items()):
+    per_task = of_tasks(study)
+    if any(len(of_task) > 1 or name not in values for name, of_task in per_task.items()):
         return ""
-    values |= {name: of_task.pop() for name, of_task in alone.items()}
+    values |= {name: of_task.pop() for name, of_task in per_task.items()}
     method = method_of(study)
     if check.command == method.command:
         kept = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in words}
-        where = [] if alone.keys() - {"items"} else ["--out", str(result.folder)]
+        where = [] if per_task.keys() - {"items"} else ["--out", str(result.folder)]
         command = ["lesion", *method.command.split(), *typed(method.options, kept), *where]
         return f"{shlex.join(command)} {check.options}"
     other = next((other for other in methods().values() if other.command == check.command), None)

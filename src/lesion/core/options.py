@@ -299,8 +299,8 @@ ASKING = (
 def asking(study: BaseModel, otherwise: str = "") -> list[str]:
     """How the questions of a study are put, as it is typed; what is at its default, or is `otherwise`, is left out."""
     given = otherwise.split()
-    alone = {name: values.pop() for name, values in of_tasks(study).items() if len(values) == 1}
-    values = {name: value for name, value in (values_of(study) | alone).items() if name in ASKING}
+    of_all = {name: next(iter(values)) for name, values in of_tasks(study).items() if len(values) == 1}
+    values = {name: value for name, value in (values_of(study) | of_all).items() if name in ASKING}
     kept = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in given}
     return typed(options_of(type(study)), kept)
 
@@ -308,9 +308,9 @@ def asking(study: BaseModel, otherwise: str = "") -> list[str]:
 def of_tasks(study: BaseModel) -> dict[str, set[Any]]:
     """What a study file sets for its tasks one by one, by name. Said by options of all tasks, it is another study."""
     tasks = [*getattr(study, "tasks", ()), getattr(study, "task", None)]
-    asked = [dict(task) for task in tasks if isinstance(task, BaseModel)]
-    found = {name: {task[name] for task in asked} for name in (asked[0] if asked else ()) if name != "name"}
-    return {name: values for name, values in found.items() if values - {None}}
+    tables = [dict(task) for task in tasks if isinstance(task, BaseModel)]
+    settings = {name: {table[name] for table in tables} for name in (tables[0] if tables else ()) if name != "name"}
+    return {name: values for name, values in settings.items() if values - {None}}
 
 
 def values_of(study: BaseModel) -> dict[str, Any]:

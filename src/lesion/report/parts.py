@@ -84,12 +84,12 @@ class Part:
 
     def in_short(self, names: Names) -> Part:
         """The same with short names, and nothing claimed twice; files keep the full names."""
-        told: dict[str, Claim] = {}
+        by_text: dict[str, Claim] = {}
         for claim in self.claims:
             short = replace(claim, sentences=names.within(claim.sentences), subject=names(claim.subject))
-            before = told.get(short.text)
-            told[short.text] = short if before is None else replace(before, rows=(*before.rows, *short.rows))
-        claims = tuple(told.values())
+            before = by_text.get(short.text)
+            by_text[short.text] = short if before is None else replace(before, rows=(*before.rows, *short.rows))
+        claims = tuple(by_text.values())
         return replace(
             self,
             title=names(self.title),

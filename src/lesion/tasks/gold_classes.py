@@ -23,7 +23,7 @@ UNKNOWN = "not assigned"
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _OPERATION = re.compile(r"(?<=[\d%]) ?([-+*/x×÷]) ?(?=[$€£]?\.?\d)")
-_BEFORE = " $€£"
+_BEFORE = " \t\n$€£"
 """What may stand between `=` and its number."""
 _MARK = "####"
 _NEXT = re.compile(rf"(?<=\.)\s+(?:{_MARK})?")

@@ -189,11 +189,12 @@ def test_an_edit_s_first_drafts_are_short_and_later_ones_reach_twice_as_far_as_i
     waiting = Drafts(blocks=4, worth=0.3, first=32)
     compared = []
     for item, said in enumerate((32, 40, 6, 6, 6, 0)):
-        waiting.wait(rows([(5, item)], 2, decoding=Decoding(200)))
+        both = rows([(5, item)], 2, decoding=Decoding(200))
+        for row in both:
+            row.limit = 200
+        waiting.wait(both)
         (leader,) = waiting.take(1, 1000)
         leader.generated = list(range(101))
-        for row in waiting._following[leader.request.prompt, leader.request.decoding]:
-            row.limit = 200
         waiting.finished(leader)
         (row,) = waiting.take(1, 1000)
         row.accepted = min(said, len(row.draft))

@@ -336,6 +336,13 @@ def test_json_is_all_that_is_printed_and_worse_fails(tmp_path, capsys, monkeypat
         assert code(["compare", a, b, "--json", *wrong]) == 2
 
 
+def test_of_a_last_side_of_several_models_every_one_is_judged(tmp_path):
+    a = plain(tmp_path / "a.jsonl", {f"q{i}": True for i in range(20)})
+    rows = [{"model": name, "id": f"q{i}", "correct": name == "same"} for name in ("worse", "same") for i in range(20)]
+    both = write_jsonl(tmp_path / "both.jsonl", rows)
+    assert code(["compare", str(a), str(both), "--json", "--fail-if", "worse"]) == 1
+
+
 def test_no_torch_is_imported():
     script = "import sys; from lesion.cli.main import code; code(sys.argv[1:]); assert 'torch' not in sys.modules"
     command = [sys.executable, "-c", script, "compare", str(LOGS / "a.eval"), str(LOGS / "b.eval"), "--json"]

@@ -234,10 +234,10 @@ class Texts:
     def answered(self, limit: int) -> np.ndarray | None:
         """Which answers are right if longer chains are made to answer there, bool [items]; None if some were not."""
         long = self.frame["tokens"].to_numpy() > limit
-        asked = self.early.get(limit)
-        verdicts = {} if asked is None else dict(zip(asked["item"], asked["correct"], strict=True))
+        early = self.early.get(limit)
+        verdicts = {} if early is None else dict(zip(early["item"], early["correct"], strict=True))
         items = self.frame["item"]
-        if asked is None or not set(items[long]) <= verdicts.keys():
+        if early is None or not set(items[long]) <= verdicts.keys():
             return None
         whole = self.frame["correct"]
         rows = zip(items, whole, long, strict=True)
@@ -286,8 +286,8 @@ def broken(material: Material) -> list[Broken]:
     limits = material.summary.study.early_answers
 
     def early(curve: Curve, edit: str) -> dict[int, pd.DataFrame]:
-        asked = {limit: by_edit.get((curve.model, early_name(curve.task, limit), edit)) for limit in limits}
-        return {limit: frame for limit, frame in asked.items() if frame is not None}
+        frames = {limit: by_edit.get((curve.model, early_name(curve.task, limit), edit)) for limit in limits}
+        return {limit: frame for limit, frame in frames.items() if frame is not None}
 
     every = []
     for curve in material.curves:
@@ -383,10 +383,10 @@ def how_long_chains_are(every: Sequence[Broken]) -> Iterable[Claim]:
     """
     labels = [of.curve.labels for of in every]
     for of in every if len(every) <= FEW else ():
-        told = {word: of.shown("longer", sign) for word, sign in (("longer", 1), ("shorter", -1))}
-        sentences = tuple(_length(of, word, own) for word, own in told.items() if own)
+        changes = {word: of.shown("longer", sign) for word, sign in (("longer", 1), ("shorter", -1))}
+        sentences = tuple(_length(of, word, own) for word, own in changes.items() if own)
         if sentences:
-            rows = tuple(row for own in told.values() for _, row in own)
+            rows = tuple(row for own in changes.values() for _, row in own)
             yield Claim(sentences, rows, subject(of.curve.labels, labels))
 
 
@@ -456,6 +456,11 @@ def part(material: Material) -> Part | None:
         "early", "limit", ("cut",), panel=panel, log=True, name="early-answers", wide=True,
         caption="Accuracy where longer chains were cut off after so many tokens and their answer asked for.",
     ).figure(asked, "early-answers") if asked else None  # fmt: skip
+    answered = [row for own in texts for each in own for row in each.within(every[0].level) if row.early is not None]
+    early_table = Rows(
+        "early", answered, (WithinLimit,), "Early answers",
+        "The rest adds: points that whole chains have more right, with the exact paired test, not corrected.",
+    )  # fmt: skip
     alike = [row for of in every for each in _drawn(of) for row in each.alike(of.unedited)]
     leaving = Curves(
         "same", "words", ("cut",), panel=panel, log=True, low=0.0, high=100.0, name="as-unedited", wide=True,
@@ -478,7 +483,11 @@ def part(material: Material) -> Part | None:
         (*how_chains_break(every), *how_long_chains_are(every), *what_chains_add(every)),
         "Every wrong answer counts once: under the first of these, from the top, that holds.",
         "Chains",
-        own=(*folded, Folded("The equations under every edit", (Table.of(chains),))),
+        own=(
+            *folded,
+            Folded("The equations under every edit", (Table.of(chains),)),
+            *([Folded("Early answers under every edit", (Table.of(early_table),))] if answered else []),
+        ),
         wide=True,
     )
 
