@@ -12,7 +12,7 @@ import typer
 
 from lesion.cli.commands import DeviceMap, Every, GpusPerWorker, Ray, TrustRemoteCode, Workers
 from lesion.cli.running import run, show
-from lesion.cli.terminal import Terminal, say
+from lesion.cli.terminal import say
 from lesion.core.options import schema
 from lesion.core.study_file import Questions, StudyFile, shipped, study_file
 from lesion.engines.config import EngineChoice
@@ -125,7 +125,10 @@ def plan(
     from lesion.edits.units import scale_at
     from lesion.models.load import peek
     from lesion.registry import load_study
-    from lesion.report.table import Table, Wide
+    from lesion.report import wording
+    from lesion.report.names import short_names
+    from lesion.report.values import WHOLE_SHARE
+    from lesion.statistics.power import LOSS
     from lesion.studies.ablation.analyses import plan as shown
     from lesion.studies.ablation.plan import FILE, prospects, read, refuse_not_evaluated, register
     from lesion.studies.ablation.study import Study
@@ -142,8 +145,13 @@ def plan(
             inner = [each.place for each in planned.hypotheses if scale_at(each.place, 0.0)]
             places |= {place for place in inner if int(place.partition(".")[0]) in layers}
             refuse_not_evaluated(planned, chosen.name, places)
-    rows = shown.prospects(prospects(planned))
-    Terminal().print(Wide(Table.of(rows).terminal()), rows.caption)
+    expected = prospects(planned)
+    if expected:
+        tests = wording.counted(expected[0].tests, "test")
+        taken = WHOLE_SHARE.text(LOSS["critical"])
+        say(f"Power of {tests} by the unedited model's accuracy, if critical takes {taken} of it and spared nothing:")
+        for line in shown.powers(expected, short_names(choice.name for choice in planned.tasks)):
+            say(f"  {line}")
     there = 0
     if (out / DATABASE).is_file():
         with Store.read(out) as store:

@@ -149,7 +149,10 @@ def test_the_command_writes_the_plan_before_the_study_runs(sums, tmp_path, capsy
     assert done.code == 0
     document = read(tmp_path / "out")
     assert document["sha256"] in done.out
-    assert all(f" {100 * each['power']:.0f} " in done.out for each in document["prospects"])
+    words = " ".join(done.out.split())
+    assert all(
+        f"{100 * each['power']:.0f} % at {100 * each['baseline']:.0f} %" in words for each in document["prospects"]
+    )
     assert [each["power"] for each in document["prospects"]] == [
         power("critical", ITEMS, share, 0.75, 1) for share in (1.0, 0.75, 0.5, 0.25)
     ]

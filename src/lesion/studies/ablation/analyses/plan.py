@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lesion.report import wording
 from lesion.report.blocks import Folded
@@ -72,6 +72,17 @@ def prospects(of: Sequence[Prospect]) -> Rows:
         "Losses as shares of the baseline's accuracy (where answers are chosen, of what it has above chance). Exact"
         " power of an edit that repairs no item, at the first step of Holm over the tests of the plan.",
     )  # fmt: skip
+
+
+def powers(of: Sequence[Prospect], names: Mapping[str, str]) -> list[str]:
+    """The power of the planned tests of each kind on each task, a line each, for a terminal; tasks by these names."""
+    kinds = dict.fromkeys((each.task, each.expect, each.items) for each in of)
+    lines = []
+    for task, expect, items in kinds:
+        own = [each for each in of if (each.task, each.expect) == (task, expect)]
+        chances = ", ".join(f"{WHOLE_SHARE.text(e.power)} at {WHOLE_SHARE.text(e.baseline)}" for e in own)
+        lines.append(f"{expect} for {names[task]} ({wording.counted(items, 'item')}): {chances}")
+    return lines
 
 
 def part(material: Material) -> Part | None:
