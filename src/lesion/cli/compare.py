@@ -14,16 +14,18 @@ from lesion.core.method import Method
 from lesion.core.result import StudyResult
 from lesion.core.study_file import StudyFile
 from lesion.engines.config import EngineChoice
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.report import wording
 
 WORSE = "worse"
+IS_WORSE = 3
+"""The exit code where the last side is worse; 1 and 2 are of comparisons that could not be made."""
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, nothing else; a page only with --out.")]
 FailIf = Annotated[
     str | None,
     typer.Option(
         metavar=WORSE,
-        help="Exit with 1 where the last side, unedited, is shown to be worse by more than --margin on any task: the"
+        help="Exit with 3 where the last side, unedited, is shown to be worse by more than --margin on any task: the"
         " upper end of the interval of its difference lies below −margin. Each task is judged by itself: of many tasks"
         " one may fail by chance.",
     ),
@@ -67,12 +69,15 @@ def run(
 
 def _fail_if_worse(summary: Any, margin: float) -> None:
     last = {side.label for side in summary.sides if side.folder == summary.sides[-1].folder}
-    for pair in summary.pairs:
-        if pair.b in last:
-            _refuse_worse(pair, margin)
+    worse = [said for pair in summary.pairs if pair.b in last and (said := _worse(pair, margin))]
+    for said in worse:
+        say(said, error=True)
+    if worse:
+        raise typer.Exit(IS_WORSE)
 
 
-def _refuse_worse(pair: Any, margin: float) -> None:
+def _worse(pair: Any, margin: float) -> str:
+    """Where the second side is shown to be worse; empty where it is not shown."""
     cells = [cell for cell in pair.cells if cell.unedited]
     judged = [cell for cell in cells if cell.unit == "points"]
     if left := [cell.task for cell in cells if cell not in judged]:
@@ -84,7 +89,6 @@ def _refuse_worse(pair: Any, margin: float) -> None:
         highs = [each.high for each in (cell.difference, cell.clustered) if each is not None and each.high is not None]
         if highs and max(highs) < -margin:
             worse.append(f"{cell.task} ({100 * cell.difference.value:+.1f} points, at most {100 * max(highs):+.1f})")
-    if worse:
-        raise LesionError(
-            f"{pair.b} is worse than {pair.a} by more than {100 * margin:g} points on {wording.listed(worse)}."
-        )
+    if not worse:
+        return ""
+    return f"{pair.b} is worse than {pair.a} by more than {100 * margin:g} points on {wording.listed(worse)}."

@@ -1,7 +1,7 @@
 """The `lesion` command: its groups of commands, and what a person sees when something goes wrong.
 
-Exit codes: 0 done, 2 wrong use, 1 failed, 130 interrupted (Ctrl-C, SIGINT), 143 told to end (SIGTERM). An error is one
-paragraph on standard error; `--debug` shows the traceback.
+Exit codes: 0 done, 2 wrong use, 1 failed, 3 worse (`compare --fail-if`), 130 interrupted (Ctrl-C, SIGINT), 143 told
+to end (SIGTERM). An error is one paragraph on standard error; `--debug` shows the traceback.
 """
 
 # Nothing but the smallest modules is imported here: until `main` runs, Ctrl-C shows Python's own traceback.
