@@ -138,7 +138,7 @@ def ablate(
         screen: First score gold solutions under every edit (cheap): ranks layers; compares tasks at equal difficulty.
         anyway: Go on where too few answers of the unedited model are right for anything to show.
         screen_top: Screen, then generate only under so many edits of each unit and factor, kind or draw: those that take most log-probability.
-        early_answers: Also cut every chain of thought off after so many tokens and ask for its answer: 64,128,256.
+        early_answers: Also cut every chain of thought off after so many tokens and ask for its answer: 0,64,128.
         revisions: Training checkpoints to study as well, or all.
         prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
         thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.

@@ -15,7 +15,7 @@ from lesion.tasks.catalogue import find
 from lesion.tasks.early import EarlyAnswers, early_name
 from lesion.tasks.prompts import encode
 
-ITEMS, LIMITS = 4, (3, 6)
+ITEMS, LIMITS = 4, (0, 3, 6)
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from lesion.studies.ablation.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan, Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_kind, referring, refuse_many_neurons, sweep
 from lesion.tasks.catalogue import find
+from lesion.tasks.early import TOKENS
 from lesion.tasks.prompts import resolve
 from lesion.tasks.style import Style
 from lesion.tasks.wrapped import gold_name, guessing
@@ -221,6 +222,15 @@ def _without_chat(study: Study, evaluation: Evaluation, chosen: ModelChoice, mod
     return [task for task, style in styles.items() if Style.parse(style).name != "chat"]
 
 
+def _early_to_come(study: Study, pending: Pending) -> str:
+    """What early answers will ask after the chains that are still to come, of which not all have to be so long."""
+    most = len(study.early_answers) * len(pending.cells)
+    return (
+        f"Up to {most:,} early answers follow these, each at most {TOKENS} tokens behind a chain; how long they take is"
+        " said then."
+    )
+
+
 def _evaluate(
     study: Study,
     evaluation: Evaluation,
@@ -241,6 +251,8 @@ def _evaluate(
         pending = pending_at_top(evaluation, chosen, model, edits, references, study.screen_top)
     ids = {choice.name: [item.id for item in items] for choice, items in evaluation.items.items()}
     if study.stop is None:
+        if study.early_answers and pending.cells:
+            evaluation.run.watcher.note(_early_to_come(study, pending))
         evaluation.answer(chosen, model, pending)
         evaluation.planned += pending.total
         if study.early_answers:

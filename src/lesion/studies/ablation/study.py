@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import ANYWAY, MODELS, Count, Listed, Number, Several, Text
+from lesion.core.fields import ANYWAY, MODELS, Count, Listed, Number, Several, Text, Whole
 from lesion.core.layers import LAYERS, Layers, Place, parse_layers, removal
 from lesion.core.method import Method
 from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, WHAT, Option, flat, key, nested, option
@@ -181,9 +181,9 @@ class Study(Questions):
         exclude_if=lambda top: top is None,
     )
 
-    early_answers: Listed[Count] = option(
+    early_answers: Listed[Annotated[Whole, Field(ge=0)]] = option(
         (),
-        help="Also cut every chain of thought off after so many tokens and ask for its answer: 64,128,256.",
+        help="Also cut every chain of thought off after so many tokens and ask for its answer: 0,64,128.",
         many="comma",
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,

@@ -406,8 +406,8 @@ def _length(of: Broken, word: str, own: Sequence[tuple[Cell, Chains]]) -> str:
 def what_chains_add(every: Sequence[Broken]) -> Iterable[Claim]:
     """Whether the rest of a chain adds anything to what the unedited model answers after its beginning.
 
-    Says: Made to answer after N tokens of its chains, the unedited model is right in X %, with whole chains in Y %
-    (corrected p …). | The same, and: that the rest of the chains changes this is not shown.
+    Says: Made to answer after N tokens of its chains (or: without a chain), the unedited model is right in X %, with
+    whole chains in Y % (corrected p …). | The same, and: that the rest of the chains changes this is not shown.
     Needs: early answers (`--early-answers`); an exact paired test (McNemar), Holm-corrected over the limits
     """
     labels = [of.curve.labels for of in every]
@@ -417,10 +417,11 @@ def what_chains_add(every: Sequence[Broken]) -> Iterable[Claim]:
             continue
         first, whole = rows[0], float(of.unedited.frame["correct"].mean())
         shares = [WHOLE_SHARE.text(share) for share in (getattr(first.early, "value", None), whole)]
+        after = f"after {first.limit} tokens of its chains" if first.limit else "without a chain"
         p, *_ = holm([getattr(row.adds, "p", 1.0) for row in rows])
         text = (
-            f"Made to answer after {first.limit} tokens of its chains, the unedited model is right in {shares[0]}, with"
-            f" whole chains in {shares[1]} (corrected p {wording.p_value(p)})"
+            f"Made to answer {after}, the unedited model is right in {shares[0]}, with whole chains in {shares[1]}"
+            f" (corrected p {wording.p_value(p)})"
         )
         shown = "" if p <= ALPHA else ": that the rest of the chains changes this is not shown"
         yield Claim((f"{text}{shown}.",), tuple(rows), subject(of.curve.labels, labels))
@@ -450,10 +451,10 @@ def part(material: Material) -> Part | None:
     limits = Curves(
         "accuracy", "limit", ("cut",), panel=panel, log=True, name="token-limits", wide=True,
         caption="Accuracy if answers had been cut off after so many tokens: unedited, and under the largest losses.",
-    ).figure(within, "token-limits")  # fmt: skip
+    ).figure([row for row in within if row.limit], "token-limits")  # fmt: skip
     asked = [row for row in within if row.early is not None]
     early = Curves(
-        "early", "limit", ("cut",), panel=panel, log=True, name="early-answers", wide=True,
+        "early", "limit", ("cut",), panel=panel, name="early-answers", wide=True,
         caption="Accuracy where longer chains were cut off after so many tokens and their answer asked for.",
     ).figure(asked, "early-answers") if asked else None  # fmt: skip
     answered = [row for own in texts for each in own for row in each.within(every[0].level) if row.early is not None]
