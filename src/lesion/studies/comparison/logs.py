@@ -75,7 +75,7 @@ class Log(NamedTuple):
     `named`: whether the log itself names its model.
     """
 
-    entries: list[Entry]
+    entries: list[Entry] | pd.DataFrame
     notes: list[str]
     engine: str
     judge: str
@@ -175,31 +175,39 @@ def _read(path: Path) -> Log:
                 " samples_*.jsonl beside it, which --log_samples writes."
             )
         return _inspect(path, log, log.get("samples") or [])
-    rows = _rows(path)
-    if not rows:
+    table = _table(path) if path.suffix != ".jsonl" else {}
+    rows = _rows(path) if path.suffix == ".jsonl" else []
+    if not rows and not any(table.values()):
         raise UsageError(f"{path} is empty; {AGAIN}.")
+    if table:
+        return _plain(path, table)
     first = rows[0]
     if {"sample_id", "evaluation_name", "evaluation"} <= set(first):
         return _every_eval_ever(rows)
     if {"doc_id", "target"} <= set(first) and {"resps", "filtered_resps"} & set(first):
         return _harness(path, rows)
-    return _plain(path, rows)
+    keys = dict.fromkeys(str(key) for row in rows for key in row)
+    return _plain(path, {key: [row.get(key) for row in rows] for key in keys})
+
+
+def _table(path: Path) -> dict[str, list[Any]]:
+    """The columns of a CSV or TSV file."""
+    text, separator = io.StringIO(files.read_text(path)), "\t" if path.suffix == ".tsv" else ","
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # of fields that it would leave out
+            table = pd.read_csv(
+                text, sep=separator, dtype=object, keep_default_na=False, skipinitialspace=True, index_col=False
+            )
+    except pd.errors.EmptyDataError:
+        return {}
+    except (pd.errors.ParserWarning, pd.errors.ParserError):
+        raise UsageError(f"{path} has rows with more fields than its first line names; mend the file.") from None
+    return {str(name): table[name].tolist() for name in table}
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    if path.suffix != ".jsonl":
-        text, separator = io.StringIO(files.read_text(path)), "\t" if path.suffix == ".tsv" else ","
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", pd.errors.ParserWarning)  # of fields that it would leave out
-                table = pd.read_csv(
-                    text, sep=separator, dtype=object, keep_default_na=False, skipinitialspace=True, index_col=False
-                )
-        except pd.errors.EmptyDataError:
-            return []
-        except (pd.errors.ParserWarning, pd.errors.ParserError):
-            raise UsageError(f"{path} has rows with more fields than its first line names; mend the file.") from None
-        return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    """The objects of a JSON Lines file."""
     lines = [(number, line) for number, line in enumerate(files.read_text(path).split("\n"), 1) if line.strip()]
     try:
         rows: list[dict[str, Any]] = json.loads(f"[{','.join(line for _, line in lines)}]")
@@ -378,8 +386,9 @@ def _every_eval_ever(rows: Sequence[Mapping[str, Any]]) -> Log:
     return Log(entries, notes, "Every Eval Ever", ", ".join(filter(None, map(str, results.values()))))
 
 
-def _plain(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
-    names = {str(key).strip().lower(): key for key in dict.fromkeys(key for row in rows for key in row)}
+def _plain(path: Path, table: Mapping[str, list[Any]]) -> Log:
+    """A table of items, by its columns."""
+    names = {str(key).strip().lower(): key for key in table}
     found = {
         field: next((names[name] for name in known if name in names), None) for field, known in _COLUMNS.items()
     }  # fmt: skip
@@ -388,35 +397,44 @@ def _plain(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
             known = wording.listed([name for field in fields for name in _COLUMNS[field]][:6])
             has = short(wording.listed(list(map(str, names.values()))), 200)
             raise UsageError(f"{path} has no column for the {what}: it has {has}; call one of them {known}.")
-
-    def column(field: str, otherwise: Sequence[str]) -> Sequence[str]:
-        name = found[field]
-        if name is None:
-            return otherwise
-        return [_text(row.get(name)) or other for row, other in zip(rows, otherwise, strict=True)]
-
-    given = [row.get(str(found["value"])) for row in rows]
-    values = [_value(raw) for raw in given]
+    given = table[str(found["value"])]
+    values = _values(given)
     for number, (raw, value) in enumerate(zip(given, values, strict=True), start=1):
         if value is None and raw not in (None, ""):
             raise UsageError(
                 f"{path}, row {number}: {short(str(raw), 60)} in the column {found['value']} is neither right or wrong"
                 " nor a number; write true or false, 1 or 0, or a score."
             )
-    none, questions = [""] * len(rows), column("question", [""] * len(rows))
+    none = [""] * len(given)
+
+    def column(field: str, otherwise: list[str] = none) -> list[str]:
+        name = found[field]
+        if name is None:
+            return otherwise
+        return [_text(own) or other for own, other in zip(table[name], otherwise, strict=True)]
+
+    questions, texts = column("question"), column("text")
+    items = column("item", questions)
+    if "" in items:
+        raise UsageError(
+            f"{path}, row {items.index('') + 1}: there is no {found['item'] or found['question']}; give every row one."
+        )
+    model, task = column("model", [path.stem] * len(given)), column("task", [UNNAMED] * len(given))
     columns = (
-        column("model", [path.stem] * len(rows)), column("task", [UNNAMED] * len(rows)), column("item", questions),
-        questions, column("gold", none), column("group", none), texts := column("text", none),
-        [text or None for text in texts], values, none,
+        model, task, items, questions, column("gold"), column("group"), texts, [text or None for text in texts],
+        values, none,
     )  # fmt: skip
-    entries = list(map(Entry._make, zip(*columns, strict=True)))
-    for number, entry in enumerate(entries, start=1):
-        if not entry.item:
-            raise UsageError(
-                f"{path}, row {number}: there is no {found['item'] or found['question']}; give every row one."
-            )
-    named = found["model"] is not None
-    return Log(entries, [], path.suffix[1:], f"the column {found['value']}", named=named)
+    entries = pd.DataFrame(dict(zip(Entry._fields, columns, strict=True)), dtype=object)
+    return Log(entries, [], path.suffix[1:], f"the column {found['value']}", named=found["model"] is not None)
+
+
+def _values(given: Sequence[Any]) -> list[float | None]:
+    """Verdicts and scores as numbers; what stands in many rows is read once."""
+    try:
+        known = {raw: _value(raw) for raw in set(given)}
+    except TypeError:  # a list or an object
+        return [_value(raw) for raw in given]
+    return [known[raw] for raw in given]
 
 
 def _chosen(task: str, what: str, names: Sequence[str]) -> list[str]:
