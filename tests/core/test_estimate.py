@@ -42,10 +42,14 @@ def test_the_range_is_the_factor_to_either_side() -> None:
     assert text.endswith("disk 2.0 MiB")
 
 
+@pytest.mark.parametrize("by_file", [False, True])
 def test_a_dry_run_answers_a_few_items_says_the_cost_and_stops(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], by_file: bool
 ) -> None:
-    words = ("ablate", MODEL, "--task", "primer:atlas", "--items", "40", "--out", tmp_path / "out")
+    file = tmp_path / "study.toml"
+    file.write_text(f'models = ["{MODEL}"]\ntasks = ["primer:atlas"]\nitems = 40\n', encoding="utf-8")
+    options = ("run", file) if by_file else ("ablate", MODEL, "--task", "primer:atlas", "--items", "40")
+    words = (*options, "--out", tmp_path / "out")
     done = command(capsys, *words, "--dry-run")
     assert done.code == 0, done.err
     (count,) = map(int, re.findall(r"note: (\d+) answers to come", done.err))

@@ -31,6 +31,8 @@ def run(
     if choice.distributed and not method.distributed:
         what = "This study only reads finished folders" if method.only_reads else "A laboratory trains its models here"
         raise UsageError(f"{what}; leave --workers and --ray out.")
+    if dry and not method.distributed:
+        raise UsageError("What this study costs is not known beforehand; leave --dry-run out.")
     if not method.distributed and (choice.device_map is not None or choice.trust_remote_code):
         raise UsageError(
             "This study loads no model of yours, so --device-map and --trust-remote-code mean nothing; leave them out."
