@@ -50,6 +50,7 @@ from lesion.functions import interact as interact
 from lesion.functions import isolate as isolate
 from lesion.functions import overlay as overlay
 from lesion.functions import patch as patch
+from lesion.functions import search as search
 from lesion.functions import truncate as truncate
 from lesion.functions import tune as tune
 from lesion.models.load import Model as Model
@@ -65,6 +66,7 @@ from lesion.studies.interaction.report import InteractionResult as InteractionRe
 from lesion.studies.isolation.report import IsolationResult as IsolationResult
 from lesion.studies.overlay.report import OverlayResult as OverlayResult
 from lesion.studies.patching.report import PatchingResult as PatchingResult
+from lesion.studies.search.report import SearchResult as SearchResult
 from lesion.studies.truncation.report import TruncationResult as TruncationResult
 from lesion.studies.tuning.report import TuningResult as TuningResult
 from lesion.tasks.counterparts import aligned as aligned

@@ -18,6 +18,7 @@ from lesion.studies.interaction.report import InteractionResult
 from lesion.studies.isolation.report import EvaluationResult, IsolationResult
 from lesion.studies.overlay.report import OverlayResult
 from lesion.studies.patching.report import PatchingResult
+from lesion.studies.search.report import SearchResult
 from lesion.studies.truncation.report import TruncationResult
 from lesion.studies.tuning.report import TuningResult
 from lesion.tasks.task import Task
@@ -421,6 +422,97 @@ def truncate(
     Raises:
         UsageError: a task, matrix or layer does not exist, or a value is wrong.
         LesionError: the model cannot be loaded or its weights are not finite, or the folder belongs to other questions.
+    """
+
+def search(
+    model: str | Model | Mapping[str, Any],
+    tasks: str | Task | Mapping[str, Any] | Sequence[str | Task | Mapping[str, Any]],
+    *,
+    items: int | Literal['all'] = 200,
+    family: Literal['repeat', 'drop', 'swap', 'scale', 'truncate'] | Sequence[Literal['repeat', 'drop', 'swap', 'scale', 'truncate']] = 'repeat',
+    lengths: int | Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8),
+    layers: str | int | Sequence[int] = 'all',
+    times: int | Sequence[int] = 2,
+    damping: float | Sequence[float] = 1.0,
+    factor: float | Sequence[float] = (0.9, 1.1),
+    unit: Literal['block', 'attention', 'mlp'] | Sequence[Literal['block', 'attention', 'mlp']] = ('attention', 'mlp'),
+    matrices: str | Sequence[str] = 'mlp',
+    keep: float | Sequence[float] = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025),
+    side: Literal['top', 'bottom', 'both'] = 'top',
+    controls: str | Task | Mapping[str, Any] | Sequence[str | Task | Mapping[str, Any]] = (),
+    margin: float = 2.0,
+    anyway: bool = False,
+    validation: float = 0.5,
+    screen: int | Literal['none'] = 16,
+    prompt_style: str | None = None,
+    thinking: Literal['on', 'off', 'auto'] | None = 'auto',
+    system: str | None = None,
+    template_arguments: str | Sequence[str] | None = None,
+    level: float = 0.95,
+    batch_size: int | Literal['auto'] = 'auto',
+    device: str = 'auto',
+    seed: int = 0,
+    dtype: Literal['auto', 'float32', 'bfloat16', 'float16'] = 'auto',
+    engine: Literal['transformers', 'vllm'] | EngineChoice | None = 'transformers',
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    max_new_tokens: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_loops: int | None = None,
+    thinking_tokens: int | None = None,
+    out: str | Path | None = None,
+    progress: bool | None = None,
+    watcher: Watcher | None = None,
+) -> SearchResult:
+    """Search for blocks to repeat, drop, swap or scale: chosen on some items, tested on the others.
+
+    Args:
+        model: A source for `load`, or a loaded model.
+        tasks: Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
+        items: Number of items per task, drawn with the seed; or all.
+        family: What is tried: repeat, drop, swap, scale or truncate; several by commas.
+        lengths: Blocks in a run that is repeated, dropped or swapped with the next run.
+        layers: Blocks: all, or numbers and ranges such as 0-3,7.
+        times: How often a repeated run stands in the model.
+        damping: Factor of what attention and MLP of the repeated blocks add, behind the first time.
+        factor: Factor of a scaled place.
+        unit: Places to scale: block, attention or mlp.
+        matrices: Matrices to truncate: mlp.up, attention.o, …, a branch (mlp, attention), or all.
+        keep: Fraction of a truncated matrix's rank that is kept.
+        side: Side of the spectrum that is kept: top, bottom or both.
+        controls: Task that must not get worse; tested, and no part of the choice.
+        margin: A control or a dropped run is no worse where its loss is shown to be smaller, in points.
+        anyway: Go on where too few answers of the unedited model are right for anything to show.
+        validation: Share of items for the choice, half of them for the screen; the others test it.
+        screen: Candidates that are left by the screen, which looks at log-probabilities of the gold answers: the best of those that are to make the model better, and of the drops of each length; none: no screen.
+        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
+        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
+        system: System prompt of a chat; default: the chat template's own.
+        template_arguments: Argument of the chat template: KEY=VALUE.
+        level: Confidence level of the intervals.
+        batch_size: Number of sequences decoded together, or auto.
+        device: Device: auto, cpu, cuda, cuda:1, …
+        seed: Random seed: of the draw of items, of sampling, and of all else that is drawn.
+        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
+        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
+        temperature: Sampling temperature; 0 is greedy.
+        top_p: Nucleus (top-p) of sampling.
+        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
+        stop: Text that ends an answer, \\n for a line break; default: the task's own.
+        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
+        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
+        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
+        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
+        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+
+    Example:
+        >>> search = lesion.search("bundled:llama-base", "primer:arithmetic", family="drop", lengths=1, items=40)
+        >>> search.summary.choices[0].candidate, search.verdict
+
+    Raises:
+        UsageError: a task or layer does not exist, no candidate is left, or a value is wrong.
+        LesionError: the model cannot be loaded, or cannot have its blocks in another order; the folder belongs to other
+            questions.
     """
 
 def drift(

@@ -21,6 +21,7 @@ KINDS = {
     "layers": "`lesion ablate`",
     "isolation": "`lesion isolate` or `lesion evaluate`",
     "truncation": "`lesion truncate`",
+    "search": "`lesion search`",
     "tuning": "`lesion tune`",
     "drift": "`lesion drift`",
     "effects": "`lesion effects`",

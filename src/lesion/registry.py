@@ -28,7 +28,7 @@ from lesion.plain import short
 GROUP = "lesion.studies"
 COMMANDS = "lesion.commands"
 _OWN = (
-    *("check", "ablation", "isolation", "truncation", "drift", "tuning"),
+    *("check", "ablation", "isolation", "truncation", "search", "drift", "tuning"),
     *("effects", "interaction", "patching", "overlay", "comparison"),
 )
 """The rooms of this package's studies, in the order in which their commands are listed."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lesion.core.inference import PendingAnswer, answer_cells
 from lesion.core.row import StoredAnswer, storable
-from lesion.core.run import Evaluation
+from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Engine
@@ -84,14 +84,19 @@ class CachedAnswers:
         items: Mapping[TaskChoice, Sequence[Item]],
         edits: Sequence[Edit],
         what: str,
+        *,
+        baseline: bool = True,
+        estimated: bool = True,
     ) -> None:
-        """Have the baseline and every edit answer these items, as far as they have not."""
+        """Have every edit answer these items, as far as they have not, and with `baseline` the unedited model too."""
         pending = self._evaluation.pending(self._chosen, self.model, edits, tasks, items)
-        texts = {str(BASELINE), *map(str, edits)}
-        names = ((choice.name, item.id) for choice in tasks for item in items[choice])
+        texts = {*map(str, edits), *([str(BASELINE)] if baseline else [])}
+        names = [(choice.name, item.id) for choice in tasks for item in items[choice]]
         self.requested |= {(self.model.fingerprint, text, *name) for name in names for text in texts}
-        if pending.cells:
-            self._evaluation.answer(self._chosen, self.model, pending, what, by=self._answer_cells)
+        cells = {key: cell for key, cell in pending.cells.items() if baseline or str(cell.edit) in texts}
+        if cells:
+            wanted = Pending(len(texts) * len(names), cells)
+            self._evaluation.answer(self._chosen, self.model, wanted, what, by=self._answer_cells, estimated=estimated)
 
     def _answer_cells(self, engine: Engine, cells: Mapping[str, PendingAnswer]) -> Iterator[list[StoredAnswer]]:
         for rows in answer_cells(engine, self.model, self._chosen.name, cells, self._evaluation.store):

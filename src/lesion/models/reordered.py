@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,11 @@ from torch import nn
 
 from lesion.arguments import validated
 from lesion.errors import LesionError
-from lesion.models.anatomy import Anatomy
-from lesion.models.load import wrap
+from lesion.models.anatomy import Anatomy, dissect
+from lesion.models.fingerprint import surroundings
+from lesion.models.load import settle_outputs, wrap
 from lesion.models.model import Model
-from lesion.models.order import arranged, order_text, parse_order
+from lesion.models.order import Order, arranged, order_text, parse_order
 from lesion.models.owner import held
 from lesion.models.quiet import quiet
 
@@ -44,21 +46,41 @@ def reordered(model: Model, order: str | Sequence[int]) -> Model:
         LesionError: a block would be another function at its new place; or the model is quantised or spread over
             devices.
     """
-    blocks = len(model.anatomy.blocks)
-    numbers = parse_order(order, blocks, model.name)
+    numbers = parse_order(order, len(model.anatomy.blocks), model.name)
+    network = _network(model, numbers)
+    with held(model, "a reordered model", unedited=True):
+        return wrap(network, model.tokenizer, _name(model, numbers))
+
+
+def in_order(model: Model, order: Sequence[int]) -> Model:
+    """The same as `reordered`, with a fingerprint made of the model's and the order's: no weight is read."""
+    numbers, name = tuple(order), _name(model, order)
+    if numbers == tuple(range(len(model.anatomy.blocks))):
+        return model
+    network = _network(model, numbers)
+    settle_outputs(network.config)
+    network.eval().requires_grad_(False)
+    digits = hashlib.sha256(f"{model.fingerprint} order {order_text(numbers)}".encode()).hexdigest()[:16]
+    return Model(network, model.tokenizer, dissect(network, name), name, digits, surroundings=surroundings(network))
+
+
+def _name(model: Model, order: Sequence[int]) -> str:
+    return f"{model.name} order {order_text(order)}"
+
+
+def _network(model: Model, order: Order) -> PreTrainedModel:
     model.refuse_packed("put into another order")
     network = model.network
     if len({parameter.device for parameter in network.parameters()}) > 1:
         raise LesionError(f"{model.name} is spread over devices; load it on one to put its blocks into another order.")
-    config = arranged(network.config, numbers, blocks)
+    config = arranged(network.config, order, len(model.anatomy.blocks))
     with quiet(), torch.device("meta"):
         skeleton = type(network)._from_config(config, dtype=model.dtype)
     path = path_of(network, model.anatomy)
-    refuse_other_functions(network, skeleton, path, numbers, model.name)
-    _share(network, skeleton, path, numbers)
+    refuse_other_functions(network, skeleton, path, order, model.name)
+    _share(network, skeleton, path, order)
     skeleton.generation_config = copy.deepcopy(network.generation_config)
-    with held(model, "a reordered model", unedited=True):
-        return wrap(skeleton, model.tokenizer, f"{model.name} order {order_text(numbers)}")
+    return skeleton
 
 
 def path_of(network: nn.Module, anatomy: Anatomy) -> str:

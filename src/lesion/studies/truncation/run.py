@@ -13,6 +13,7 @@ from lesion.core.inference import load_chosen, pending_cells
 from lesion.core.layers import parse_layers
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice, TaskChoice
+from lesion.core.values import Summary
 from lesion.edits.edit import Edit
 from lesion.edits.files.artefact import save_edit
 from lesion.errors import LesionError, UsageError
@@ -122,7 +123,7 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
         summary = summarise(search, model, cells).model_copy(update={"rivals": rivals})
         requested = set(cache.requested)
         # A checkpoint that fails takes nothing with it.
-        _keep(folder, _without(summary, study.revisions), search.composed or search.chosen, model)
+        leave_edit(folder, _without(summary, study.revisions), search.composed or search.chosen, model)
         evaluated = {model.fingerprint: study.model}
         for number, revision in enumerate(study.revisions, start=1):
             follower = _follow(study, revision, model, evaluated, evaluation)
@@ -168,7 +169,7 @@ def _at(chosen: ModelChoice, revision: str) -> ModelChoice:
     return chosen.model_copy(update={"source": source, "revision": revision})
 
 
-def _keep(folder: Path, summary: TruncationSummary, edit: Edit | None, model: Model) -> None:
+def leave_edit(folder: Path, summary: Summary, edit: Edit | None, model: Model) -> None:
     """Write the summary, and the edit; an edit of an earlier search that this one does not choose is removed."""
     summary.write(folder)
     if edit is not None:

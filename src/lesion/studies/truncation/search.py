@@ -260,7 +260,7 @@ class Search:
         """Means over tasks of their means over validation items; a log-probability that is no number counts as none."""
         answers = [self.cache.answers(choice, items, edit) for choice, items in self.parts.validation.items()]
         accuracy = float(np.mean([float(each.right.mean()) for each in answers]))
-        gold = float(np.mean([_mean(each.gold) for each in answers]))
+        gold = float(np.mean([mean_of(each.gold) for each in answers]))
         return Score(accuracy, gold) if self.study.objective == "accuracy" else Score(gold, accuracy)
 
     def _screen(self) -> None:
@@ -284,7 +284,7 @@ class Search:
         self._ask(tasks, items, [cell.edit for cell in self.cells], "answers of the screen")
 
         def mean(edit: Edit) -> float:
-            return float(np.mean([_mean(self.cache.golds(choice, items[choice], edit)) for choice in items]))
+            return float(np.mean([mean_of(self.cache.golds(choice, items[choice], edit)) for choice in items]))
 
         baseline, means = mean(BASELINE), [mean(cell.edit) for cell in self.cells]
         self.screen = screen
@@ -374,7 +374,7 @@ def collapsed(answers: Answers, baseline: Answers) -> tuple[str, float, bool]:
     return label, count / items, is_label
 
 
-def _mean(golds: NDArray[np.float64]) -> float:
+def mean_of(golds: NDArray[np.float64]) -> float:
     """The mean log-probability; that of an answer that is not a number is less than any."""
     return float(golds.mean()) if not np.isnan(golds).any() else -math.inf
 

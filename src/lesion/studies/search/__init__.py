@@ -1,0 +1,1 @@
+"""Searches over layouts of a model: runs of blocks repeated, dropped or swapped, places scaled or truncated."""

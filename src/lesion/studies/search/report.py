@@ -1,0 +1,271 @@
+"""The result of a search: how its rows are drawn, and what is claimed of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from typing_extensions import override
+
+from lesion.core.result import StudyResult
+from lesion.report import wording
+from lesion.report.blocks import Check, Folded
+from lesion.report.checks import baselines
+from lesion.report.claims import Claim, rule
+from lesion.report.marks import Bars, Curves, Map
+from lesion.report.parts import Part
+from lesion.report.rows import Rows
+from lesion.report.table import Table
+from lesion.report.values import CHANGE, SHARE, Estimate, decimals
+from lesion.report.wording import counted
+from lesion.statistics.detectable import smallest_drop
+from lesion.studies.search.candidates import BETTER
+from lesion.studies.search.result import CandidateRow, Choice, Compared, Luck, Rival, SearchSummary, Tested
+from lesion.studies.truncation.result import BEST
+
+VERBS = {1: "raises", -1: "lowers", 0: "takes"}
+POINTS = decimals(1)
+
+
+def _margin(summary: SearchSummary) -> str:
+    return f"{summary.study.margin:g} points"
+
+
+def _moves(test: Tested) -> str:
+    change = f"{test.task} from {SHARE.text(test.baseline)} to {SHARE.text(test.accuracy.value)} on test items"
+    return f"{wording.capital(test.candidate)} {VERBS[test.shown]} {change}"
+
+
+@rule
+def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
+    """The candidate that was to make the model better, on the test items of every task, beside random ones of its kind.
+
+    Says: C raises T from A to B on test items. | C lowers T from A to B on test items. | C takes T from A to B on test
+    items: not shown to be a change. | C gives nearly always one answer to T. | No candidate has more items right than
+    the unedited model on the items that choose.
+    Needs: an interval that excludes 0 and an exact paired p of at most .05, corrected over tasks by Holm
+    """
+    for choice in summary.choices:
+        if choice.contest == BETTER and choice.nothing is not None:
+            yield Claim((choice.nothing,))
+    for test in sorted(summary.of(BETTER), key=lambda test: (-test.shown % 3, test.task)):
+        if test.one_answer:
+            yield Claim((f"{wording.capital(test.candidate)} gives nearly always one answer to {test.task}.",), (test,))
+            continue
+        unshown = ": not shown to be a change" * (test.shown == 0)
+        size = f"Accuracy changes by {CHANGE.text(test.gain)} ({counted(test.items, 'test item')})."
+        yield Claim((f"{_moves(test)}{unshown}.", size, *_beside_rivals(summary, test)), (test,))
+
+
+def _beside_rivals(summary: SearchSummary, test: Tested) -> Iterator[str]:
+    gains = [rival.gain.value or 0.0 for rival in summary.rivals_of(test)]
+    if gains:
+        how = next(row.how for row in summary.candidates if row.name == test.candidate)
+        yield f"{counted(len(gains), 'random candidate')} of the kind ({how}) change it by {_mean(gains)} on average."
+
+
+def _mean(gains: list[float]) -> str:
+    return CHANGE.text(float(np.mean(gains)))
+
+
+@rule
+def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
+    """The cheapest run of blocks of every length, against a margin, on the test items of every task.
+
+    Says: M without C loses less than the margin on T. | No run left out is shown to cost less than the margin on T: the
+    cheapest, C, takes it from A to B.
+    Needs: an interval on test items, corrected for the number of tests (Bonferroni), that lies above the loss of the
+    margin
+    """
+    drops = [(choice, test) for choice in summary.choices if choice.length for test in summary.of(choice.contest)]
+    for task in dict.fromkeys(test.task for _, test in drops):
+        own = [(choice, test) for choice, test in drops if test.task == task]
+        kept = [(choice, test) for choice, test in own if test.verdict == "no worse" and not test.one_answer]
+        if kept:
+            choice, test = max(kept, key=lambda pair: pair[0].length)
+            first = f"With {test.candidate}, the model loses less than {_margin(summary)} on {task}"
+        else:
+            choice, test = max(own, key=lambda pair: pair[1].gain.value or 0.0)
+            first = f"No run left out is shown to cost less than {_margin(summary)} on {task}"
+        sentences = [f"{first}.", f"{_moves(test)}: {CHANGE.text(test.gain)} ({counted(test.items, 'test item')})."]
+        gains = [rival.gain.value or 0.0 for rival in summary.rivals_of(test)]
+        if gains:
+            runs = counted(len(gains), "random run")
+            sentences.append(f"{runs} of {counted(choice.length, 'block')} left out: {_mean(gains)} on average.")
+        yield Claim(tuple(sentences), tuple(test for _, test in own))
+
+
+@rule
+def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
+    """Whether a chosen candidate leaves the controls no worse than a margin.
+
+    Says: T is no worse under C: it loses less than the margin. | T is worse under C: it loses more than the margin. |
+    Whether T is worse under C cannot be told.
+    Needs: an interval, corrected for the number of such tests (Bonferroni), that lies on one side of the margin's loss
+    """
+    for test in (test for test in summary.tests if test.control and test.verdict):
+        change = f"{CHANGE.text(test.gain)}, {counted(test.items, 'item')}"
+        if test.verdict == "cannot be told":
+            text = (
+                f"Whether {test.task} is worse with {test.candidate} by {_margin(summary)} cannot be told ({change})."
+            )
+        else:
+            than = "less" if test.verdict == "no worse" else "more"
+            loses = f"it loses {than} than {_margin(summary)} ({change})"
+            text = f"{test.task} is {test.verdict} with {test.candidate}: {loses}."
+        yield Claim((text,), (test,))
+
+
+@rule
+def what_luck_gives(summary: SearchSummary) -> Iterable[Claim]:
+    """The gain of the chosen candidate where it was chosen, beside that of the best of so many by luck.
+
+    Says: On the items that chose it, C gains X, partly by luck: by luck alone the best of N gains Y.
+    Needs: signs of the paired gains drawn anew item by item, the same for all candidates, and the choice repeated; the
+    screen looked at other items
+    """
+    for choice in summary.choices:
+        if choice.luck is not None and choice.candidate is not None and choice.gain is not None:
+            first = f"On the items that chose it, {choice.candidate} gains {CHANGE.text(choice.gain)}"
+            luck = (
+                f"by luck alone the best of {counted(choice.finalists, 'candidate')} gains {CHANGE.text(choice.luck)}"
+            )
+            row = next(row for row in summary.candidates if row.name == choice.candidate)
+            yield Claim((f"{first}; {luck} ({wording.p_value(choice.luck.p)}).",), (row,))
+
+
+READING = (
+    "A screen by the log-probability of the gold answers halves the candidates on items of its own; accuracy on other"
+    " items chooses; the test items are seen by neither. A gain on the items that chose is what the best of many gives"
+    " also where there is nothing to find.",
+    "By luck: the sign of what an item gains is drawn anew, the same for all candidates, and the choice is repeated.",
+    "Cheapest: of every length the run whose loss is smallest on the items that choose. That it is no worse than a"
+    " margin says nothing of other tasks; give them as controls.",
+)
+
+
+@dataclass(frozen=True)
+class SearchResult(StudyResult[SearchSummary]):
+    """A search over layouts: its numbers, and how what it chose is written as a checkpoint."""
+
+    SUMMARY = SearchSummary
+    EYEBROW = "search of layouts"
+    READING = READING
+    TESTED = (
+        "Candidates were chosen on other items than they are tested on; gains by McNemar's exact test, p corrected over"
+        " tasks (Holm); losses within a margin by intervals corrected for their number (Bonferroni). Brackets: {level}"
+        " intervals."
+    )
+
+    @override
+    def parts(self) -> list[Part]:
+        return list(_parts(self.summary))
+
+    @property
+    @override
+    def basis(self) -> str:
+        tasks = [task for task in self.summary.tasks if not task.control]
+        counts = [
+            f"{task.name}: chosen on {task.screen_items + task.choice_items:,}, tested on"
+            f" {counted(task.test_items, 'item')}"
+            for task in tasks
+        ]
+        drop = smallest_drop(min(task.test_items for task in tasks), 1)
+        missed = f"; changes under about {CHANGE.text(drop).removeprefix('+')} would be missed" if drop else ""
+        return f"{'; '.join(counts)}{missed}."
+
+    @override
+    def checks(self) -> list[Check]:
+        return list(_checks(self.summary))
+
+    @override
+    def done(self) -> list[str]:
+        return super().done() + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
+
+    @property
+    def written(self) -> dict[str, str]:
+        """By the name of every chosen candidate, the command that writes it as an ordinary checkpoint."""
+        model = self.summary.model.name
+        options = {each.candidate: options_of(each) for each in self.summary.choices if each.candidate}
+        return {name: f"lesion apply {shlex.quote(model)} {typed}" for name, typed in options.items() if name}
+
+
+def options_of(choice: Choice) -> str:
+    """Of a choice, the options of `lesion apply`."""
+    words = [*(["--order", choice.order] if choice.order else []), *(["--edit", choice.edit] if choice.edit else [])]
+    return shlex.join([*words, "--out", "best"])
+
+
+def _parts(summary: SearchSummary) -> Iterator[Part]:
+    tasks = wording.listed([task.name for task in summary.tasks if not task.control])
+    better = any(choice.contest == BETTER for choice in summary.choices)
+    drops = any(choice.length for choice in summary.choices)
+    asked = [f"make {summary.model.name} better at {tasks}"] * better
+    title = f"Does another layout {asked[0]}?" if asked else f"Which blocks can {summary.model.name} do without?"
+    tests = Rows("test", summary.tests, (Tested,), "On test items", "p: McNemar's exact test.", marked="control")
+    rivals = Rows("rivals", summary.rivals, (Rival,), "Random candidates of the kind, on test items")
+    yield Part(
+        title,
+        Rows("compared", list(_compared(summary)), (Compared,), "Gains over the unedited model"),
+        (
+            Bars(
+                "gain", "name", by="what", panel="task", name="gains",
+                caption="Gain in accuracy over the unedited model. On the items that chose it the best of many is"
+                " partly luck.",
+            ),
+        ),
+        (*what_the_test_shows(summary), *what_can_be_left_out(summary)),
+        own=tuple(Folded(rows.title, (Table.of(rows),)) for rows in (tests, rivals) if rows.records),
+        wide=True,
+    )  # fmt: skip
+    if any(test.control for test in summary.tests):
+        yield Part("Are the controls no worse?", None, (), whether_controls_are_worse(summary), short="Controls")
+    rows = Rows(
+        "candidates", summary.candidates, (CandidateRow,), "All candidates",
+        "Screen: log-probability of gold answers. Gain: on the items that choose.", marked="chosen",
+    )  # fmt: skip
+    look: dict[str, object] = {"over": "first", "up": "how", "panel": "family", "boxed": "chosen", "hue": "gain"}
+    maps = (
+        Map("screen", full=1.0, name="screen", caption="What the screen saw, in nats; full colour at 1.", **look),  # type: ignore[arg-type]
+        Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),  # type: ignore[arg-type]
+    )
+    yield Part("Which candidates?", rows, maps, what_luck_gives(summary), short="Candidates", wide=drops or better)
+    if summary.luck:
+        yield Part(
+            "What does the best of so many gain by luck?",
+            Rows("luck", summary.luck, (Luck,), "By luck"), (Curves("share", over="gain", name="luck"),), short="Luck",
+        )  # fmt: skip
+
+
+def _compared(summary: SearchSummary) -> Iterator[Compared]:
+    """The chosen candidates on test items, their rivals, where they were chosen, and what luck gives there."""
+    chosen = {choice.contest: choice for choice in summary.choices}
+    for test in (test for test in summary.tests if not test.control):
+        choice, rivals = chosen[test.contest], summary.rivals_of(test)
+        yield Compared(task=test.task, name=test.candidate, what="test items", gain=test.gain)
+        if rivals:
+            gains = [rival.gain.value or 0.0 for rival in rivals]
+            name = f"{len(gains)} random ones for {test.candidate}, mean and range"
+            mean = Estimate(value=float(np.mean(gains)), low=min(gains), high=max(gains))
+            yield Compared(task=test.task, name=name, what="random candidates", gain=mean)
+        if choice.contest == BETTER:
+            where = "items that chose it"
+            gain = Estimate(value=choice.gain)
+            yield Compared(task=test.task, name=f"{test.candidate}, where it was chosen", what=where, gain=gain)
+            if choice.luck is not None:
+                name = f"best of {choice.finalists} by luck, median and middle {100 * summary.study.level:g} %"
+                yield Compared(task=test.task, name=name, what="luck", gain=choice.luck)
+
+
+def _checks(summary: SearchSummary) -> Iterator[Check]:
+    yield from baselines(
+        (test.task, test.baseline, 0.0, test.items) for test in {t.task: t for t in summary.tests}.values()
+    )
+    if collapsed := [f"{test.task} ({test.candidate})" for test in summary.tests if test.one_answer]:
+        yield Check("bad", f"Nearly always one answer: {wording.listed(collapsed)}.")
+    written = [choice for choice in summary.choices if choice.candidate and choice.nothing is None]
+    if written:
+        text = "Chosen on other items than it is tested on; written as a checkpoint by lesion apply."
+        yield Check("good", text, "apply", options_of(written[0]))

@@ -1,0 +1,110 @@
+"""Running a search: what it refuses, what it will cost, the search itself, and the edit that it leaves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from lesion.core.baseline import baseline_first
+from lesion.core.cached_answers import gold_of, gold_tasks
+from lesion.core.inference import pending_cells
+from lesion.core.layers import parse_layers
+from lesion.core.run import Run, refuse_scored
+from lesion.core.study_file import TaskChoice
+from lesion.errors import LesionError
+from lesion.models.load import Model
+from lesion.models.reordered import in_order
+from lesion.studies.search.candidates import Candidate, candidates
+from lesion.studies.search.report import SearchResult
+from lesion.studies.search.search import RIVALS, Networks, Search
+from lesion.studies.search.study import SearchStudy
+from lesion.studies.search.summary import summarise
+from lesion.studies.truncation.run import leave_edit, refuse_few
+from lesion.studies.truncation.search import split
+from lesion.tasks.catalogue import find
+from lesion.tasks.task import Task
+
+
+def run_search(study: SearchStudy, run: Run) -> SearchResult:
+    """Search for a layout; a folder of the same questions takes further candidates and other shares of items."""
+    tasks = {choice: find(choice.name) for choice in study.tasks}
+    controls = {choice: find(choice.name) for choice in study.controls}
+    refuse_scored({**tasks, **controls}, "; give a task that is answered.")
+    items = run.drawn(study, {**tasks, **controls})
+    refuse_few({choice: items[choice] for choice in tasks})
+    model = run.load(study, study.model, finite=True)
+    layers = parse_layers(study.layers, len(model.anatomy.blocks), study.model.name)
+    everyone = candidates(study, model.anatomy, layers)
+    _refuse_orders(run, model, everyone)
+    # What is wrong with an item is said before hours of search.
+    everything = {**tasks, **controls, **gold_tasks({**tasks, **controls})}
+    pending_cells(study, study.model, model, everything, {**items, **{gold_of(c): i for c, i in items.items()}}, ())
+    with run.evaluation(study, items, tasks={**tasks, **controls}) as evaluation:
+        evaluation.ask(gold_tasks({**tasks, **controls}))
+        evaluation.add(study.model.name, model)
+        parts = split(tasks, {choice: items[choice] for choice in tasks}, study.validation)
+        halves = {choice: len(own) // 2 if _screens(study, everyone) else 0 for choice, own in parts.validation.items()}
+        search = Search(
+            study, everyone, Networks(evaluation, study.model, model), tasks, controls,
+            screen={choice: own[: halves[choice]] for choice, own in parts.validation.items()},
+            choice={choice: own[halves[choice] :] for choice, own in parts.validation.items()},
+            test={**parts.test, **{choice: items[choice] for choice in controls}},
+        )  # fmt: skip
+        evaluation.later = _costs(search)
+        pending = evaluation.pending(study.model, model, (), {**tasks, **controls, **_golds(search)})
+        evaluation.answer(study.model, model, pending, "answers without an edit")
+        evaluation.later = {}
+        baseline_first(evaluation, study.model, model, None, anyway=study.anyway)
+        search.run()
+        summary = summarise(search, model)
+        best = search.contests[0].chosen if len(search.contests) == 1 else None
+        is_edit = best is not None and best.order == tuple(range(len(model.anatomy.blocks)))
+        leave_edit(run.folder, summary, best.edit if best and is_edit else None, model)
+        return SearchResult(run.folder, summary, evaluation.evaluated, len(search.networks.requested))
+
+
+def _screens(study: SearchStudy, everyone: list[Candidate]) -> bool:
+    """Whether a contest has more candidates than a screen leaves."""
+    counts = Counter(candidate.contest for candidate in everyone)
+    return study.screen != "none" and max(counts.values()) > study.screen
+
+
+def _golds(search: Search) -> dict[TaskChoice, Task]:
+    """Gold answers that are scored: of tasks that generate, and whatever the screen looks at."""
+    generating = {choice: task for choice, task in search.tasks.items() if task.kind == "generate"}
+    return {**gold_tasks(generating), **(search.screen_tasks() if search.rounds else {})}
+
+
+def _refuse_orders(run: Run, model: Model, everyone: list[Candidate]) -> None:
+    """Refuse orders of blocks that the model or the engine cannot have, before anything is evaluated."""
+    own = tuple(range(len(model.anatomy.blocks)))
+    orders = {candidate.order: candidate.family for candidate in everyone if candidate.order != own}
+    if orders:
+        run.refuse_elsewhere("Other orders of blocks are evaluated")
+    for order, family in orders.items():
+        try:
+            in_order(model, order)
+        except LesionError as error:
+            raise LesionError(f"{error} Leave {family} out of --family, or give other --layers.") from None
+
+
+def _costs(search: Search) -> Mapping[str, int]:
+    """How many answers to each task the search gives after the unedited model's."""
+    counts: Counter[str] = Counter()
+    sizes = {contest.name: len(contest.candidates) for contest in search.contests}
+    before = 0
+    for seen, left in search.rounds:
+        for name, size in sizes.items():
+            if size > left:
+                for choice in search.screen_tasks():
+                    counts[choice.name] += size * (seen - before)
+                sizes[name] = left
+        before = seen
+    for choice, task in search.tasks.items():
+        names = [choice.name, *([gold_of(choice).name] if task.kind == "generate" else [])]
+        for name in names:
+            counts[name] += sum(sizes.values()) * len(search.choice[choice]) + len(sizes) * len(search.test[choice])
+        counts[choice.name] += RIVALS * len(sizes) * len(search.test[choice])
+    for choice in search.controls:
+        counts[choice.name] += len(sizes) * len(search.test[choice])
+    return counts

@@ -1,0 +1,148 @@
+"""The search study: which changes of a model's layout are candidates, and how one is chosen and tested, as TOML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from lesion.core.fields import ANYWAY, ITEMS, ONE_MODEL, Count, Items, Listed, Number, Several, Text, Whole
+from lesion.core.layers import LAYERS, Layers, parse_layers
+from lesion.core.method import Method
+from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, kind_key, one_of, option
+from lesion.core.study_file import ModelChoice, OneModel, OneTask, Questions
+from lesion.edits.place import BlockUnit
+from lesion.studies.truncation.study import KEEP, Share, Sides
+
+Family = Literal["repeat", "drop", "swap", "scale", "truncate"]
+
+
+class SearchStudy(Questions):
+    """Search for a layout that makes a model better, or for blocks it can do without: chosen on some items, tested on
+    others.
+
+    Example:
+        >>> SearchStudy.make(model="bundled:llama-base", tasks=["primer:arithmetic"], family=["drop"]).lengths
+        (1, 2, 3, 4, 5, 6, 7, 8)
+    """
+
+    IDENTITY_PREFIX: ClassVar[str] = "lesion search"
+
+    kind: Literal["search"] = kind_key("search")
+    model: OneModel = ONE_MODEL
+    family: Several[Family] = option(
+        ("repeat",), help=f"What is tried: {one_of(Family)}; several by commas.", many="comma", identity=NOT_IN_IDENTITY
+    )
+    lengths: Several[Count] = option(
+        tuple(range(1, 9)),
+        help="Blocks in a run that is repeated, dropped or swapped with the next run.",
+        many="comma",
+        shown="1 to 8",
+        identity=NOT_IN_IDENTITY,
+    )
+    layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
+    times: Several[Annotated[Whole, Field(ge=2, le=10)]] = option(
+        (2,), help="How often a repeated run stands in the model.", many="comma", identity=NOT_IN_IDENTITY
+    )
+    damping: Several[Number] = option(
+        (1.0,),
+        help="Factor of what attention and MLP of the repeated blocks add, behind the first time.",
+        many="comma",
+        identity=NOT_IN_IDENTITY,
+    )
+    factor: Several[Number] = option(
+        (0.9, 1.1), help="Factor of a scaled place.", many="comma", identity=NOT_IN_IDENTITY
+    )
+    unit: Several[BlockUnit] = option(
+        ("attention", "mlp"), help=f"Places to scale: {one_of(BlockUnit)}.", many="comma", identity=NOT_IN_IDENTITY
+    )
+    matrices: Several[Text] = option(
+        ("mlp",),
+        help="Matrices to truncate: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
+        must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
+        many="comma",
+        identity=NOT_IN_IDENTITY,
+    )
+    keep: Several[Share] = option(
+        KEEP,
+        help="Fraction of a truncated matrix's rank that is kept.",
+        must="a fraction of the rank from 0 to 1, or a list of them",
+        many="comma",
+        shown="14 from 0.9 to 0.0025",
+        identity=NOT_IN_IDENTITY,
+    )
+    side: Sides = option(
+        "top", help="Side of the spectrum that is kept: top, bottom or both.", identity=NOT_IN_IDENTITY
+    )
+    controls: Listed[OneTask] = option(
+        (),
+        help="Task that must not get worse; tested, and no part of the choice.",
+        must="a list of tasks: strings, or tables with a name",
+        name="control",
+        many="repeat",
+        identity=EXTENDABLE,
+        unordered=True,
+    )
+    margin: Annotated[Number, Field(gt=0, le=100)] = option(
+        2.0,
+        help="A control or a dropped run is no worse where its loss is shown to be smaller, in points.",
+        panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
+    )
+    items: Items = ITEMS(200)
+    anyway: bool = ANYWAY
+    validation: Annotated[Number, Field(gt=0, lt=1)] = option(
+        0.5,
+        help="Share of items for the choice, half of them for the screen; the others test it.",
+        panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
+    )
+    screen: Count | Literal["none"] = option(
+        16,
+        help="Candidates that are left by the screen, which looks at log-probabilities of the gold answers: the best of"
+        " those that are to make the model better, and of the drops of each length; none: no screen.",
+        must="a whole number from 1, or none",
+        panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
+    )
+
+    @model_validator(mode="after")
+    def _apart(self) -> SearchStudy:
+        both = {task.name for task in self.tasks} & {control.name for control in self.controls}
+        if both:
+            raise ValueError(f"{min(both)} is a task of the search and cannot be its own control; leave one out.")
+        return self
+
+    @override
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
+        for name, count in blocks.items():
+            parse_layers(self.layers, count, name)
+
+    @override
+    def styles_of(self, model: ModelChoice) -> dict[str, str | None]:
+        return {task.name: self.prompt_style_of(model, task) for task in (*self.tasks, *self.controls)}
+
+
+METHOD = Method(
+    SearchStudy,
+    "lesion.studies.search.run:run_search",
+    "lesion.studies.search.report:SearchResult",
+    "search",
+    "Search for blocks to repeat, drop, swap or scale: chosen on some items, tested on the others.",
+    examples=(
+        "lesion search MODEL --task sums.jsonl --family repeat --damping 1,0.5 --out search",
+        "lesion search MODEL --task sums.jsonl --family drop --lengths 1,2,3,4 --control facts.jsonl --out drop",
+    ),
+    python="""
+Example:
+    >>> search = lesion.search("bundled:llama-base", "primer:arithmetic", family="drop", lengths=1, items=40)
+    >>> search.summary.choices[0].candidate, search.verdict
+
+Raises:
+    UsageError: a task or layer does not exist, no candidate is left, or a value is wrong.
+    LesionError: the model cannot be loaded, or cannot have its blocks in another order; the folder belongs to other
+        questions.
+""",
+)
