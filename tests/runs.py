@@ -18,6 +18,7 @@ from lesion.studies.isolation.report import EvaluationResult
 from lesion.studies.isolation.run import run_evaluation as evaluate_files
 from lesion.studies.isolation.study import METHOD as ISOLATION
 from lesion.studies.isolation.study import EvaluationStudy
+from lesion.studies.search.study import METHOD as SEARCH
 from lesion.studies.truncation.study import METHOD as TRUNCATION
 from lesion.studies.tuning.study import METHOD as TUNING
 from lesion_labs.recall.result import RecallStudySummary
@@ -50,6 +51,7 @@ def run_recall(study: RecallStudy, folder: Path) -> RecallStudySummary:
 
 run_ablation, run_drift, run_isolation = _runner(ABLATION), _runner(DRIFT), _runner(ISOLATION)
 run_truncation, run_tuning = _runner(TRUNCATION), _runner(TUNING)
+run_search, recall_search = _runner(SEARCH), _recaller(SEARCH)
 recall_drift, recall_truncation = _recaller(DRIFT), _recaller(TRUNCATION)
 
 

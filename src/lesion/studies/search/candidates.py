@@ -29,10 +29,10 @@ class Candidate:
     """One change of the layout.
 
     Attributes:
-        name: in words, unique in a search: `blocks 3–5 twice, ×0.5`.
+        name: in words, unique in a search: `blocks 3–5 twice (×0.5)`.
         contest: `better`, or `drop 3`: among which it is chosen.
         first: block that it changes, and how many with it (`length`).
-        how: what is done, whatever the blocks: `3 blocks twice, ×0.5`; those that are done alike are its rivals.
+        how: what is done, whatever the blocks: `3 blocks twice (×0.5)`; those that are done alike are its rivals.
         order, edit: the network in which it is evaluated, and the edit of that network.
         written, damped: the same as a checkpoint: its blocks, and the edit of the model that has these.
         kept: for candidates of equal score: less changed comes first.
@@ -100,7 +100,7 @@ def _repeat(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> Iter
                     start = last + 1 + copy * length
                     damped += _damped(range(start, start + length), damping)
                 parts = [*zeroed, *own]
-                how = f"{_TIMES.get(times, f'{times} times')}{f', ×{number(damping)}' * (damping != 1)}"
+                how = f"{_TIMES.get(times, f'{times} times')}{f' (×{number(damping)})' * (damping != 1)}"
                 yield Candidate(
                     "repeat", f"{_named(first, length)} {how}", BETTER, first, length,
                     f"{counted(length, 'block')} {how}", order, composed(parts) if parts else BASELINE, written,

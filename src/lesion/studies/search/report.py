@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,15 +18,14 @@ from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
 from lesion.report.table import Table
-from lesion.report.values import CHANGE, SHARE, Estimate, decimals
+from lesion.report.values import CHANGE, SHARE, Estimate
 from lesion.report.wording import counted
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.search.candidates import BETTER
 from lesion.studies.search.result import CandidateRow, Choice, Compared, Luck, Rival, SearchSummary, Tested
 from lesion.studies.truncation.result import BEST
 
-VERBS = {1: "raises", -1: "lowers", 0: "takes"}
-POINTS = decimals(1)
+VERBS = {1: "rises", -1: "falls", 0: "goes"}
 
 
 def _margin(summary: SearchSummary) -> str:
@@ -34,17 +33,17 @@ def _margin(summary: SearchSummary) -> str:
 
 
 def _moves(test: Tested) -> str:
-    change = f"{test.task} from {SHARE.text(test.baseline)} to {SHARE.text(test.accuracy.value)} on test items"
-    return f"{wording.capital(test.candidate)} {VERBS[test.shown]} {change}"
+    ends = f"from {SHARE.text(test.baseline)} to {SHARE.text(test.accuracy.value)}"
+    return f"With {test.candidate}, {test.task} {VERBS[test.shown]} {ends} on test items"
 
 
 @rule
 def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
     """The candidate that was to make the model better, on the test items of every task, beside random ones of its kind.
 
-    Says: C raises T from A to B on test items. | C lowers T from A to B on test items. | C takes T from A to B on test
-    items: not shown to be a change. | C gives nearly always one answer to T. | No candidate has more items right than
-    the unedited model on the items that choose.
+    Says: With C, T rises from A to B on test items. | With C, T falls from A to B on test items. | With C, T goes from
+    A to B on test items: not shown to be a change. | With C the model gives nearly always one answer to T. | No
+    candidate has more items right than the unedited model on the items that choose.
     Needs: an interval that excludes 0 and an exact paired p of at most .05, corrected over tasks by Holm
     """
     for choice in summary.choices:
@@ -52,7 +51,7 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
             yield Claim((choice.nothing,))
     for test in sorted(summary.of(BETTER), key=lambda test: (-test.shown % 3, test.task)):
         if test.one_answer:
-            yield Claim((f"{wording.capital(test.candidate)} gives nearly always one answer to {test.task}.",), (test,))
+            yield Claim((f"With {test.candidate} the model gives nearly always one answer to {test.task}.",), (test,))
             continue
         unshown = ": not shown to be a change" * (test.shown == 0)
         size = f"Accuracy changes by {CHANGE.text(test.gain)} ({counted(test.items, 'test item')})."
@@ -74,8 +73,8 @@ def _mean(gains: list[float]) -> str:
 def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
     """The cheapest run of blocks of every length, against a margin, on the test items of every task.
 
-    Says: M without C loses less than the margin on T. | No run left out is shown to cost less than the margin on T: the
-    cheapest, C, takes it from A to B.
+    Says: With C left out, the model loses less than the margin on T. | No run left out is shown to cost less than the
+    margin on T.
     Needs: an interval on test items, corrected for the number of tests (Bonferroni), that lies above the loss of the
     margin
     """
@@ -85,7 +84,7 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
         kept = [(choice, test) for choice, test in own if test.verdict == "no worse" and not test.one_answer]
         if kept:
             choice, test = max(kept, key=lambda pair: pair[0].length)
-            first = f"With {test.candidate}, the model loses less than {_margin(summary)} on {task}"
+            first = f"With {test.candidate}, {summary.model.name} loses less than {_margin(summary)} on {task}"
         else:
             choice, test = max(own, key=lambda pair: pair[1].gain.value or 0.0)
             first = f"No run left out is shown to cost less than {_margin(summary)} on {task}"
@@ -127,13 +126,13 @@ def what_luck_gives(summary: SearchSummary) -> Iterable[Claim]:
     screen looked at other items
     """
     for choice in summary.choices:
-        if choice.luck is not None and choice.candidate is not None and choice.gain is not None:
+        if choice.luck is not None and choice.nothing is None:
             first = f"On the items that chose it, {choice.candidate} gains {CHANGE.text(choice.gain)}"
             luck = (
                 f"by luck alone the best of {counted(choice.finalists, 'candidate')} gains {CHANGE.text(choice.luck)}"
             )
             row = next(row for row in summary.candidates if row.name == choice.candidate)
-            yield Claim((f"{first}; {luck} ({wording.p_value(choice.luck.p)}).",), (row,))
+            yield Claim((f"{first}; {luck} (p {wording.p_value(choice.luck.p)}).",), (row,))
 
 
 READING = (
@@ -163,6 +162,11 @@ class SearchResult(StudyResult[SearchSummary]):
     def parts(self) -> list[Part]:
         return list(_parts(self.summary))
 
+    @override
+    def _with_proof(self, parts: Sequence[Part]) -> Iterator[Part]:
+        """As they are: a block that can be left out may well be one without which nothing is seen to change."""
+        yield from parts
+
     @property
     @override
     def basis(self) -> str:
@@ -178,7 +182,13 @@ class SearchResult(StudyResult[SearchSummary]):
 
     @override
     def checks(self) -> list[Check]:
-        return list(_checks(self.summary))
+        return [*_checks(self.summary), *self._unseen()]
+
+    def _unseen(self) -> Iterator[Check]:
+        unseen = [] if self._proofs is None else self._proofs.unproved()
+        chosen = {test.edit for test in self.summary.tests} & set(unseen)
+        if chosen:
+            yield Check("open", f"Nothing is seen to change while decoding under {wording.listed(sorted(chosen))}.")
 
     @override
     def done(self) -> list[str]:

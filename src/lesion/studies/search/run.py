@@ -57,9 +57,9 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
         baseline_first(evaluation, study.model, model, None, anyway=study.anyway)
         search.run()
         summary = summarise(search, model)
-        best = search.contests[0].chosen if len(search.contests) == 1 else None
-        is_edit = best is not None and best.order == tuple(range(len(model.anatomy.blocks)))
-        leave_edit(run.folder, summary, best.edit if best and is_edit else None, model)
+        # A file keeps edits of weights; orders and scaled places are text.
+        cut = next((each.chosen for each in search.contests if each.chosen and each.chosen.family == "truncate"), None)
+        leave_edit(run.folder, summary, cut.edit if cut else None, model)
         return SearchResult(run.folder, summary, evaluation.evaluated, len(search.networks.requested))
 
 

@@ -1,0 +1,56 @@
+"""What tests of layout searches share: plain greedy decoding, a layout made by hand, questions with a network's own
+answers as gold.
+"""
+
+import copy
+from itertools import islice
+
+import torch
+from torch import nn
+
+from commandline import write
+from lesion.studies.search.study import SearchStudy
+from tiny import tokenizer
+
+LIMIT = 3
+
+
+def greedy(network, prompt: str) -> str:
+    """What plain transformers says to a prompt, up to the end of the line, where an answer ends."""
+    spell = tokenizer()
+    ids = spell(prompt, return_tensors="pt").input_ids
+    said = network.generate(ids, max_new_tokens=LIMIT, do_sample=False, pad_token_id=0)[0, ids.shape[1] :]
+    return spell.decode(said, skip_special_tokens=True).partition("\n")[0]
+
+
+def by_hand(network, order, factors=()):
+    """A copy of a llama with copied blocks in this order; `factors`: of a place, what its last matrices are times."""
+    network = copy.deepcopy(network)
+    network.model.layers = nn.ModuleList(copy.deepcopy(network.model.layers[number]) for number in order)
+    network.config.num_hidden_layers = len(order)
+    for place, layer in enumerate(network.model.layers):
+        layer.self_attn.layer_idx = place
+    with torch.no_grad():
+        for place, factor in dict(factors).items():
+            network.model.layers[place].self_attn.o_proj.weight.mul_(factor)
+            network.model.layers[place].mlp.down_proj.weight.mul_(factor)
+    return network
+
+
+def prompt(number: int) -> str:
+    """The question of an item."""
+    return f"what is {number} and {3 * number + 1}?"
+
+
+def questions(file, network, count: int = 40):
+    """A file of questions whose gold answers are those of a network, each beginning with a letter or digit."""
+    answers = ((number, greedy(network, prompt(number)).strip()) for number in range(2000))
+    told = dict(islice(((number, answer) for number, answer in answers if answer.isalnum()), count))
+    assert len(told) == count
+    return write(file, ({"id": f"i{n}", "prompt": prompt(n), "answer": answer} for n, answer in told.items()))
+
+
+def study(task, **values) -> SearchStudy:
+    """A search of the tiny llama on a file."""
+    given = {"model": "tiny:llama", "tasks": [str(task)], "items": "all", "decoding": {"max_new_tokens": LIMIT}}
+    return SearchStudy.make(**{**given, **values})

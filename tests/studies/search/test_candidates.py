@@ -1,0 +1,103 @@
+"""Every candidate against plain transformers: a network whose blocks are copied and multiplied by hand."""
+
+import pytest
+import torch
+from layouts import by_hand, greedy, questions, study
+
+from lesion.core.store import Store
+from lesion.edits.edit import Scale, Truncate, parts
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import wrap
+from lesion.studies.search.candidates import candidates
+from runs import run_search
+from tiny import model, tiny, tokenizer
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return model("llama")
+
+
+def found(llama, **values):
+    layers = values.pop("among", range(3))
+    return candidates(study("q.jsonl", **values), llama.anatomy, layers)
+
+
+def factors(edit):
+    """What last matrices are multiplied by, place by place, of an edit that scales whole blocks' branches alike."""
+    return {part.layer: part.factor for part in parts(edit) if isinstance(part, Scale)}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"family": ["repeat"], "lengths": [1, 2, 3], "damping": [1.0, 0.5], "times": [2, 3]},
+        {"family": ["drop"], "lengths": [1, 2]},
+        {"family": ["swap"], "lengths": [1]},
+    ],
+)
+def test_every_layout_says_what_a_network_built_by_hand_says(values, llama, tmp_path):
+    network = tiny("llama")
+    file = questions(tmp_path / "q.jsonl", network, 12)
+    result = run_search(study(file, screen="none", **values), tmp_path / "out", model=llama)
+    rows = {row.name: row for row in result.summary.candidates}
+    with Store.read(tmp_path / "out") as store:
+        answers = store.answers()
+    answers = answers[answers["task"] == str(file)]
+    everyone = found(llama, **values)
+    assert len(everyone) == len(rows) > 1
+    differing = 0
+    for candidate in everyone:
+        row, plain = rows[candidate.name], by_hand(network, candidate.written, factors(candidate.damped))
+        own = answers[(answers["model_name"] == row.model) & (answers["edit"] == row.edit)]
+        assert len(own) >= 6
+        for text, question in zip(own["text"], own["question"], strict=True):
+            assert text == greedy(plain, question)
+            differing += text != greedy(network, question)
+    assert differing > len(everyone)
+
+
+def test_repeats_that_end_at_one_block_are_edits_of_one_network(llama):
+    everyone = found(llama, family=["repeat"], lengths=[1, 2, 3], damping=[1.0, 0.5])
+    assert len(everyone) == 12
+    assert {candidate.order for candidate in everyone} == {(0, 0, 1, 2), (0, 1, 0, 1, 2), (0, 1, 2, 0, 1, 2)}
+    assert len({(candidate.order, str(candidate.edit)) for candidate in everyone}) == 12
+    by_name = {candidate.name: candidate for candidate in everyone}
+    short = by_name["block 2 twice (×0.5)"]
+    assert str(short.edit) == "3×0 + 4×0 + 5.attention×0.5 + 5.mlp×0.5"
+    assert (short.written, str(short.damped)) == ((0, 1, 2, 2), "3.attention×0.5 + 3.mlp×0.5")
+
+
+def test_runs_lie_within_the_layers_and_drops_of_a_length_are_a_contest_of_their_own(llama):
+    drops = found(llama, family=["drop"], lengths=[1, 2], among=[0, 2])
+    assert [(each.name, each.contest) for each in drops] == [
+        ("block 0 left out", "drop 1"),
+        ("block 2 left out", "drop 1"),
+    ]
+    assert {each.contest for each in found(llama, family=["swap", "scale"], lengths=[1])} == {"better"}
+    with pytest.raises(UsageError, match=r"There is nothing to swap in blocks 0,2 of tiny:llama, which has 3"):
+        found(llama, family=["swap"], lengths=[1], layers="0,2", among=[0, 2])
+
+
+def test_scaled_places_and_truncated_matrices_are_edits_of_the_model_itself(llama):
+    everyone = found(llama, family=["scale", "truncate"], factor=[1.1], keep=[0.5], matrices=["mlp.up"])
+    assert [str(each.edit) for each in everyone] == [
+        *(f"{block}.{unit}×1.1" for block in range(3) for unit in ("attention", "mlp")),
+        *(str(Truncate(f"{block}.mlp.up", 0.5)) for block in range(3)),
+    ]
+    assert {each.order for each in everyone} == {(0, 1, 2)}
+
+
+def test_an_architecture_that_builds_blocks_by_number_is_refused_before_anything_is_evaluated(tmp_path):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=64, n_embd=32, n_layer=3, n_head=4, n_positions=64, scale_attn_by_inverse_layer_idx=True
+    )
+    numbered = wrap(GPT2LMHeadModel(config), tokenizer(), "tiny:numbered")
+    file = questions(tmp_path / "q.jsonl", tiny("llama"), 4)
+    what = study(file, model="tiny:numbered", family=["drop", "repeat"], lengths=[1])
+    with pytest.raises(LesionError, match=r"would be another function.*Leave repeat out of --family"):
+        run_search(what, tmp_path / "out", model=numbered)
+    assert not (tmp_path / "out" / "answers.sqlite").exists()

@@ -1,0 +1,222 @@
+"""A search from its study to its folder: what was planted is found, and what is not there is not claimed."""
+
+import numpy as np
+import pytest
+import torch
+from layouts import LIMIT, by_hand, questions, study
+from scipy.stats import binom
+
+from commandline import lesion, write
+from lesion.core.cached_answers import Answers
+from lesion.core.study_file import TaskChoice
+from lesion.errors import LesionError
+from lesion.models.load import wrap
+from lesion.studies.search import report
+from lesion.studies.search.candidates import candidates
+from lesion.studies.search.search import Networks, Search
+from lesion.studies.search.summary import summarise
+from lesion.tasks.catalogue import find
+from runs import recall_search, run_search
+from tiny import model, tiny, tokenizer
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return model("llama")
+
+
+# -- planted truth
+
+
+def test_a_repetition_that_the_questions_were_made_for_is_found_and_shown(llama, tmp_path):
+    file = questions(tmp_path / "q.jsonl", by_hand(tiny("llama"), [0, 1, 1, 2]))
+    what = study(file, lengths=[1, 2], screen=3)
+    result = run_search(what, tmp_path / "out", model=llama)
+    (choice,) = result.summary.choices
+    assert (choice.candidate, choice.order, choice.edit) == ("block 1 twice", "0-1,1-2", "")
+    assert (choice.candidates, choice.finalists) == (5, 3)
+    (test,) = result.summary.tests
+    assert test.accuracy.value == 1
+    assert test.shown == 1
+    assert choice.luck.p < 0.05
+    assert "With block 1 twice, q.jsonl rises from" in result.verdict or "With block 1 twice, q rises" in result.verdict
+    assert result.written["block 1 twice"].endswith("--order 0-1,1-2 --out best")
+
+
+def test_a_block_that_stands_twice_is_the_one_that_can_be_left_out(tmp_path):
+    file = questions(tmp_path / "q.jsonl", tiny("llama"))
+    doubled = wrap(by_hand(tiny("llama"), [0, 1, 1, 2]), tokenizer(), "tiny:llama")
+    what = study(file, family=["drop"], lengths=[1, 2], anyway=True)
+    result = run_search(what, tmp_path / "out", model=doubled)
+    one, two = result.summary.choices
+    assert one.candidate in ("block 1 left out", "block 2 left out")  # either of the two is the same
+    assert result.summary.of("drop 1")[0].accuracy.value == 1
+    assert result.summary.of("drop 2")[0].accuracy.value < 1
+    assert (two.contest, two.length) == ("drop 2", 2)
+
+
+@pytest.fixture
+def useless(tmp_path):
+    """A model whose block 1 adds nothing, and questions that it answers."""
+    network = tiny("llama")
+    for matrix in (network.model.layers[1].self_attn.o_proj, network.model.layers[1].mlp.down_proj):
+        torch.nn.init.zeros_(matrix.weight)
+    return wrap(network, tokenizer(), "tiny:llama"), questions(tmp_path / "q.jsonl", network)
+
+
+def test_a_useless_block_is_found_and_said_to_cost_less_than_the_margin(useless, tmp_path):
+    network, file = useless
+    what = study(file, family=["drop"], lengths=[1], margin=20)
+    result = run_search(what, tmp_path / "out", model=network)
+    (test,) = result.summary.tests
+    assert (test.candidate, test.gain.value, test.verdict) == ("block 1 left out", 0, "no worse")
+    assert "With block 1 left out, tiny:llama loses less than 20 points" in result.findings[0]
+    assert result.summary.choices[0].order == "0,2"
+
+
+# -- nothing there
+
+
+class Drawn(Networks):
+    """Answers that are drawn: candidates hang together through a share of the items, and none of them differs."""
+
+    def __init__(self, everyone, generator, items, gain=None):
+        # A gold answer is as likely as a latent ability says; what is right is that it exceeds a threshold.
+        own = generator.normal(size=items)
+        common = generator.normal(size=items)
+        noise = {each: generator.normal(size=items) for each in everyone}
+        shift = gain or {}
+        self.latent = {None: own} | {
+            each: 0.6 * own + 0.4 * common + 0.69 * noise[each] + shift.get(each.name, 0) for each in everyone
+        }
+        self.requested = set()
+
+    def name(self, order):
+        return "drawn"
+
+    def evaluate(self, wanted, tasks, items, what):
+        pass
+
+    def answers(self, candidate, choice, items):
+        at = [int(item.id[1:]) for item in items]
+        latent = self.latent[candidate][at]
+        right = latent > 0
+        labels = tuple(f"{place}" for place in range(len(at)))
+        return Answers(right, latent, labels, np.zeros((len(at), 0)), np.zeros((len(at), 0), dtype=np.int64))
+
+    def gold(self, candidate, choice, items):
+        return float(self.answers(candidate, choice, items).gold.mean())
+
+
+ITEMS = 80
+
+
+def drawn_search(llama, task, seed, gain=None):
+    """A search among answers that are drawn, with all its parts but the engine."""
+    what = study("q.jsonl", lengths=[1, 2, 3], damping=[1.0, 0.5, 0.25], times=[2, 3], screen=6, seed=seed)
+    everyone = candidates(what, llama.anatomy, range(3))
+    choice, items = TaskChoice(name="q.jsonl"), task.load()
+    generator = np.random.default_rng(seed)
+    split = (items[:20], items[20:40], items[40:])
+    search = Search(
+        what, everyone, Drawn(everyone, generator, ITEMS, gain), {choice: task}, {},
+        *({choice: part} for part in split),
+    )  # fmt: skip
+    search.run()
+    return summarise(search, llama)
+
+
+@pytest.fixture
+def task(tmp_path):
+    write(tmp_path / "q.jsonl", ({"id": f"i{n}", "prompt": f"what is {n}?", "answer": "x"} for n in range(ITEMS)))
+    return find(str(tmp_path / "q.jsonl"))
+
+
+def test_of_200_searches_among_candidates_that_do_nothing_few_claim_a_gain(llama, task):
+    summaries = [drawn_search(llama, task, seed) for seed in range(200)]
+    gains = [float(summary.choices[0].gain) for summary in summaries]
+    assert np.mean(gains) > 0.05  # the best on the items that chose it, which is luck
+    most = binom.isf(0.001, 200, 0.05)
+    claims = [test.shown == 1 for summary in summaries for test in summary.of("better")]
+    assert sum(claims) <= most
+    assert sum(summary.choices[0].luck.p <= 0.05 for summary in summaries) <= most
+    said = [claim.text for summary in summaries for claim in report.what_the_test_shows(summary)]
+    assert sum(" rises " in text for text in said) == sum(claims)
+
+
+def test_a_candidate_that_is_truly_better_is_mostly_found_and_shown(llama, task):
+    summaries = [drawn_search(llama, task, seed, {"blocks 1–2 twice (×0.5)": 2.0}) for seed in range(40)]
+    found = [summary.choices[0].candidate == "blocks 1–2 twice (×0.5)" for summary in summaries]
+    assert sum(found) >= 36
+    assert sum(summary.tests[0].shown == 1 for summary in summaries) >= 32
+    assert sum(summary.choices[0].luck.p <= 0.05 for summary in summaries) >= 32
+
+
+# -- its folder
+
+
+def test_a_search_that_was_killed_goes_on_and_ends_with_the_same_numbers(llama, tmp_path):
+    file = questions(tmp_path / "q.jsonl", by_hand(tiny("llama"), [0, 1, 1, 2]))
+    what = study(file, lengths=[1, 2], screen=2, family=["repeat", "drop", "swap"])
+    whole = run_search(what, tmp_path / "whole", model=llama)
+
+    class Dying:
+        left = whole.evaluated // 2
+
+        def begin(self, *args):
+            pass
+
+        def answered(self, count):
+            Dying.left -= count
+            if Dying.left < 0:
+                raise KeyboardInterrupt
+
+        def note(self, text):
+            pass
+
+    with pytest.raises(KeyboardInterrupt):
+        run_search(what, tmp_path / "out", model=llama, watcher=Dying())
+    with pytest.raises(LesionError, match="is not finished"):
+        recall_search(tmp_path / "out")
+    rest = run_search(what, tmp_path / "out", model=llama)
+    assert 0 < rest.evaluated < whole.evaluated
+    assert rest.summary == whole.summary == recall_search(tmp_path / "out")
+    again = run_search(what, tmp_path / "out", model=llama)
+    assert (again.evaluated, again.planned) == (0, whole.planned)
+
+
+def test_more_candidates_are_all_that_is_asked_in_a_folder_that_has_some(llama, tmp_path):
+    file = questions(tmp_path / "q.jsonl", tiny("llama"), 20)
+    few = run_search(study(file, lengths=[1], screen="none"), tmp_path / "out", model=llama)
+    more = run_search(study(file, lengths=[1], damping=[1.0, 0.5], screen="none"), tmp_path / "out", model=llama)
+    whole = run_search(study(file, lengths=[1], damping=[1.0, 0.5], screen="none"), tmp_path / "whole", model=llama)
+    assert more.summary == whole.summary
+    assert more.evaluated < whole.evaluated < few.evaluated + more.evaluated + 1
+
+
+def test_a_folder_of_another_search_is_refused(llama, tmp_path):
+    file = questions(tmp_path / "q.jsonl", tiny("llama"), 12)
+    run_search(study(file, lengths=[1]), tmp_path / "out", model=llama)
+    with pytest.raises(LesionError, match=r"seed"):
+        run_search(study(file, lengths=[1], seed=1), tmp_path / "out", model=llama)
+
+
+def test_the_command_says_what_it_will_cost_and_evaluates_nothing_else(capsys, tmp_path):
+    tiny("llama").save_pretrained(tmp_path / "llama")
+    tokenizer().save_pretrained(tmp_path / "llama")
+    file = questions(tmp_path / "q.jsonl", tiny("llama"), 80)
+    words = (
+        "search",
+        tmp_path / "llama",
+        "--task",
+        file,
+        "--items",
+        "all",
+        "--lengths",
+        "1,2",
+        "--max-new-tokens",
+        LIMIT,
+    )
+    outcome = lesion(capsys, *words, "--family", "repeat,drop", "--out", tmp_path / "out", "--dry-run")
+    assert outcome.code == 0
+    assert "to come" in outcome.err + outcome.out
