@@ -84,19 +84,27 @@ class CachedAnswers:
         items: Mapping[TaskChoice, Sequence[Item]],
         edits: Sequence[Edit],
         what: str,
-        *,
-        baseline: bool = True,
-        estimated: bool = True,
     ) -> None:
-        """Have every edit answer these items, as far as they have not, and with `baseline` the unedited model too."""
-        pending = self._evaluation.pending(self._chosen, self.model, edits, tasks, items)
-        texts = {*map(str, edits), *([str(BASELINE)] if baseline else [])}
+        """Have the baseline and every edit answer these items, as far as they have not."""
+        self.answer(self.pending(tasks, items, [BASELINE, *edits]), what)
+
+    def pending(
+        self, tasks: Mapping[TaskChoice, Task], items: Mapping[TaskChoice, Sequence[Item]], edits: Sequence[Edit]
+    ) -> Pending:
+        """The answers under these edits, of which some may be stored."""
+        texts = set(map(str, edits))
         names = [(choice.name, item.id) for choice in tasks for item in items[choice]]
         self.requested |= {(self.model.fingerprint, text, *name) for name in names for text in texts}
-        cells = {key: cell for key, cell in pending.cells.items() if baseline or str(cell.edit) in texts}
-        if cells:
-            wanted = Pending(len(texts) * len(names), cells)
-            self._evaluation.answer(self._chosen, self.model, wanted, what, by=self._answer_cells, estimated=estimated)
+        pending = self._evaluation.pending(self._chosen, self.model, edits, tasks, items)
+        cells = {key: cell for key, cell in pending.cells.items() if str(cell.edit) in texts}
+        return Pending(len(texts) * len(names), cells)
+
+    def answer(self, pending: Pending, what: str, *, begun: bool = False, estimated: bool = True) -> None:
+        """Have the model give the answers that are pending; arguments as of `Evaluation.answer`."""
+        if pending.cells:
+            self._evaluation.answer(
+                self._chosen, self.model, pending, what, by=self._answer_cells, begun=begun, estimated=estimated
+            )
 
     def _answer_cells(self, engine: Engine, cells: Mapping[str, PendingAnswer]) -> Iterator[list[StoredAnswer]]:
         for rows in answer_cells(engine, self.model, self._chosen.name, cells, self._evaluation.store):

@@ -341,19 +341,22 @@ class Evaluation:
         name: str | None = None,
         title: str | None = None,
         by: Answering | None = None,
+        begun: bool = False,
         estimated: bool = True,
     ) -> None:
         """Have a model give the answers that are pending; what they will cost is said once a few items are answered.
 
         `title` and what the answers are called are for the watcher; `name` is that of the model in the store, where it
-        is not that of `chosen`. `by` answers the cells and yields the rows that were stored together. With `estimated`,
-        a few items go first and their cost is said: `by` is called several times then.
+        is not that of `chosen`. `by` answers the cells and yields the rows that were stored together. With `begun` the
+        watcher knows of them already. With `estimated`, a few items go first and their cost is said: `by` is called
+        several times then.
         """
         cells, name = pending.cells, name or chosen.name
         if not cells and by is None:
             return
         watcher = self.run.watcher.inner  # what it counts is estimated here
-        watcher.begin(title or name, pending.total, pending.total - len(cells), what)
+        if not begun:
+            watcher.begin(title or name, pending.total, pending.total - len(cells), what)
         for text in inference.prompt_notes(model, cells.values()):
             self._note(text)
         self._note_rooms(name, model, cells.values())

@@ -89,7 +89,6 @@ class Drawn(Networks):
         self.latent = {None: own} | {
             each: 0.6 * own + 0.4 * common + 0.69 * noise[each] + shift.get(each.name, 0) for each in everyone
         }
-        self.requested = set()
 
     def name(self, order):
         return "drawn"

@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from lesion.core.result import StudyResult
 from lesion.report import wording
-from lesion.report.blocks import Check, Folded
-from lesion.report.checks import baselines
+from lesion.report.blocks import Check, Folded, Prose
+from lesion.report.checks import FEW, GAIN
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
@@ -61,8 +61,12 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
 def _beside_rivals(summary: SearchSummary, test: Tested) -> Iterator[str]:
     gains = [rival.gain.value or 0.0 for rival in summary.rivals_of(test)]
     if gains:
-        how = next(row.how for row in summary.candidates if row.name == test.candidate)
-        yield f"{counted(len(gains), 'random candidate')} of the kind ({how}) change it by {_mean(gains)} on average."
+        kind = f"{counted(len(gains), 'random candidate')} of the kind, {_how(summary, test)},"
+        yield f"{kind} change it by {_mean(gains)} on average."
+
+
+def _how(summary: SearchSummary, test: Tested) -> str:
+    return next(row.how for row in summary.candidates if row.name == test.candidate)
 
 
 def _mean(gains: list[float]) -> str:
@@ -100,16 +104,14 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
 def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
     """Whether a chosen candidate leaves the controls no worse than a margin.
 
-    Says: T is no worse under C: it loses less than the margin. | T is worse under C: it loses more than the margin. |
-    Whether T is worse under C cannot be told.
+    Says: T is no worse with C: it loses less than the margin. | T is worse with C: it loses more than the margin. |
+    Whether T loses the margin with C cannot be told.
     Needs: an interval, corrected for the number of such tests (Bonferroni), that lies on one side of the margin's loss
     """
     for test in (test for test in summary.tests if test.control and test.verdict):
         change = f"{CHANGE.text(test.gain)}, {counted(test.items, 'item')}"
         if test.verdict == "cannot be told":
-            text = (
-                f"Whether {test.task} is worse with {test.candidate} by {_margin(summary)} cannot be told ({change})."
-            )
+            text = f"Whether {test.task} loses {_margin(summary)} with {test.candidate} cannot be told ({change})."
         else:
             than = "less" if test.verdict == "no worse" else "more"
             loses = f"it loses {than} than {_margin(summary)} ({change})"
@@ -160,7 +162,7 @@ class SearchResult(StudyResult[SearchSummary]):
 
     @override
     def parts(self) -> list[Part]:
-        return list(_parts(self.summary))
+        return list(_parts(self.summary, tuple(self.written.values())))
 
     @override
     def _with_proof(self, parts: Sequence[Part]) -> Iterator[Part]:
@@ -198,8 +200,8 @@ class SearchResult(StudyResult[SearchSummary]):
     def written(self) -> dict[str, str]:
         """By the name of every chosen candidate, the command that writes it as an ordinary checkpoint."""
         model = self.summary.model.name
-        options = {each.candidate: options_of(each) for each in self.summary.choices if each.candidate}
-        return {name: f"lesion apply {shlex.quote(model)} {typed}" for name, typed in options.items() if name}
+        chosen = [choice for choice in self.summary.choices if choice.nothing is None]
+        return {str(each.candidate): f"lesion apply {shlex.quote(model)} {options_of(each)}" for each in chosen}
 
 
 def options_of(choice: Choice) -> str:
@@ -208,7 +210,7 @@ def options_of(choice: Choice) -> str:
     return shlex.join([*words, "--out", "best"])
 
 
-def _parts(summary: SearchSummary) -> Iterator[Part]:
+def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
     tasks = wording.listed([task.name for task in summary.tasks if not task.control])
     better = any(choice.contest == BETTER for choice in summary.choices)
     drops = any(choice.length for choice in summary.choices)
@@ -222,23 +224,28 @@ def _parts(summary: SearchSummary) -> Iterator[Part]:
         (
             Bars(
                 "gain", "name", by="what", panel="task", name="gains",
-                caption="Gain in accuracy over the unedited model. On the items that chose it the best of many is"
-                " partly luck.",
+                caption="Gain in accuracy over the unedited model. Of random candidates the mean and range, of luck the"
+                " median and the middle part of the draws.",
             ),
         ),
         (*what_the_test_shows(summary), *what_can_be_left_out(summary)),
-        own=tuple(Folded(rows.title, (Table.of(rows),)) for rows in (tests, rivals) if rows.records),
+        own=(
+            *(Folded(rows.title, (Table.of(rows),)) for rows in (tests, rivals) if rows.records),
+            *([Folded("Write it as a checkpoint", (Prose(items=commands),))] if commands else []),
+        ),
         wide=True,
     )  # fmt: skip
     if any(test.control for test in summary.tests):
-        yield Part("Are the controls no worse?", None, (), whether_controls_are_worse(summary), short="Controls")
+        yield Part(
+            "Are the controls no worse?", None, (), whether_controls_are_worse(summary), short="Controls", wide=True
+        )
     rows = Rows(
         "candidates", summary.candidates, (CandidateRow,), "All candidates",
         "Screen: log-probability of gold answers. Gain: on the items that choose.", marked="chosen",
     )  # fmt: skip
     look: dict[str, object] = {"over": "first", "up": "how", "panel": "family", "boxed": "chosen", "hue": "gain"}
     maps = (
-        Map("screen", full=1.0, name="screen", caption="What the screen saw, in nats; full colour at 1.", **look),  # type: ignore[arg-type]
+        Map("screen", full=1.0 if better else None, name="screen", caption="What the screen saw, in nats.", **look),  # type: ignore[arg-type]
         Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),  # type: ignore[arg-type]
     )
     yield Part("Which candidates?", rows, maps, what_luck_gives(summary), short="Candidates", wide=drops or better)
@@ -257,25 +264,30 @@ def _compared(summary: SearchSummary) -> Iterator[Compared]:
         yield Compared(task=test.task, name=test.candidate, what="test items", gain=test.gain)
         if rivals:
             gains = [rival.gain.value or 0.0 for rival in rivals]
-            name = f"{len(gains)} random ones for {test.candidate}, mean and range"
+            name = f"{len(gains)} random: {_how(summary, test)}"
             mean = Estimate(value=float(np.mean(gains)), low=min(gains), high=max(gains))
             yield Compared(task=test.task, name=name, what="random candidates", gain=mean)
         if choice.contest == BETTER:
             where = "items that chose it"
             gain = Estimate(value=choice.gain)
-            yield Compared(task=test.task, name=f"{test.candidate}, where it was chosen", what=where, gain=gain)
+            yield Compared(task=test.task, name=f"{test.candidate}, chosen on these", what=where, gain=gain)
             if choice.luck is not None:
-                name = f"best of {choice.finalists} by luck, median and middle {100 * summary.study.level:g} %"
+                name = f"best of {choice.finalists} by luck alone"
                 yield Compared(task=test.task, name=name, what="luck", gain=choice.luck)
 
 
 def _checks(summary: SearchSummary) -> Iterator[Check]:
-    yield from baselines(
-        (test.task, test.baseline, 0.0, test.items) for test in {t.task: t for t in summary.tests}.values()
-    )
+    tests = list({test.task: test for test in summary.tests if not test.control}.values())
+    better = any(test.contest == BETTER for test in tests)
+    if full := [test.task for test in tests if better and (1 - test.baseline) * test.items < GAIN - 0.5]:
+        yield Check("bad", f"Fewer than {GAIN} test items are wrong, so that no gain can show: {wording.listed(full)}.")
+    if none := [test.task for test in tests if test.baseline == 0]:
+        yield Check("bad", f"The unedited model has no test item right: {wording.listed(none)}.")
+    if few := [test.task for test in tests if test.items < FEW]:
+        yield Check("bad", f"Fewer than {FEW} test items, so that chance decides much: {wording.listed(few)}.")
     if collapsed := [f"{test.task} ({test.candidate})" for test in summary.tests if test.one_answer]:
         yield Check("bad", f"Nearly always one answer: {wording.listed(collapsed)}.")
-    written = [choice for choice in summary.choices if choice.candidate and choice.nothing is None]
+    written = [choice for choice in summary.choices if choice.nothing is None]
     if written:
         text = "Chosen on other items than it is tested on; written as a checkpoint by lesion apply."
         yield Check("good", text, "apply", options_of(written[0]))

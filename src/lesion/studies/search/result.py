@@ -144,12 +144,12 @@ class Compared(Row):
     """A bar of the first figure: the chosen candidate, its rivals, and what luck gives.
 
     Attributes:
-        what: on which items, or by what.
+        what: `test items`, `random candidates`, `items that chose it` or `luck`.
     """
 
     task: str = column("Task", label=True)
     name: str = column("Candidate", label=True)
-    what: str = column("On")
+    what: str
     gain: Estimate = column("Gain", CHANGE)
 
 

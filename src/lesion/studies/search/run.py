@@ -51,8 +51,9 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
             test={**parts.test, **{choice: items[choice] for choice in controls}},
         )  # fmt: skip
         evaluation.later = _costs(search)
-        pending = evaluation.pending(study.model, model, (), {**tasks, **controls, **_golds(search)})
-        evaluation.answer(study.model, model, pending, "answers without an edit")
+        asked = {**tasks, **controls, **_golds(search)}
+        own = {choice: evaluation.items_of(choice) for choice in asked}
+        search.networks.evaluate((), asked, own, "answers without an edit", estimated=True)
         evaluation.later = {}
         baseline_first(evaluation, study.model, model, None, anyway=study.anyway)
         search.run()
@@ -60,7 +61,7 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
         # A file keeps edits of weights; orders and scaled places are text.
         cut = next((each.chosen for each in search.contests if each.chosen and each.chosen.family == "truncate"), None)
         leave_edit(run.folder, summary, cut.edit if cut else None, model)
-        return SearchResult(run.folder, summary, evaluation.evaluated, len(search.networks.requested))
+        return SearchResult(run.folder, summary, evaluation.evaluated, search.networks.requested)
 
 
 def _screens(study: SearchStudy, everyone: list[Candidate]) -> bool:

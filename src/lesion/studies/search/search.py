@@ -14,7 +14,7 @@ import numpy as np
 from lesion.core.cached_answers import Answers, CachedAnswers, gold_of, gold_tasks
 from lesion.core.run import Evaluation
 from lesion.core.study_file import ModelChoice, TaskChoice
-from lesion.edits.edit import BASELINE
+from lesion.edits.edit import BASELINE, Edit
 from lesion.models.load import Model
 from lesion.models.order import Order, order_text
 from lesion.models.reordered import in_order
@@ -34,7 +34,6 @@ class Networks:
 
     def __init__(self, evaluation: Evaluation, chosen: ModelChoice, model: Model) -> None:
         self.model = model
-        self.requested: set[tuple[str, str, str, str]] = set()
         self._evaluation, self._chosen = evaluation, chosen
         self._own = tuple(range(len(model.anatomy.blocks)))
         self._caches: dict[Order, CachedAnswers] = {}
@@ -53,16 +52,24 @@ class Networks:
             self._caches[order] = CachedAnswers(self._evaluation, chosen, network)
         return self._caches[order]
 
-    def evaluate(self, wanted: Sequence[Candidate], tasks: Tasks, items: Items, what: str) -> None:
+    def evaluate(
+        self, wanted: Sequence[Candidate], tasks: Tasks, items: Items, what: str, *, estimated: bool = False
+    ) -> None:
         """Have the unedited model and candidates answer these items, as far as they have not, network by network."""
-        by_order: dict[Order, list[Candidate]] = defaultdict(list, {self._own: []})
+        by_order: dict[Order, list[Edit]] = defaultdict(list, {self._own: [BASELINE]})
         for candidate in wanted:
-            by_order[candidate.order].append(candidate)
-        for order, own in by_order.items():
-            edits = [candidate.edit for candidate in own]
-            cache = self._cache(order)
-            cache.evaluate(tasks, items, edits, what, baseline=order == self._own, estimated=False)
-            self.requested |= cache.requested
+            by_order[candidate.order].append(candidate.edit)
+        pending = {order: self._cache(order).pending(tasks, items, edits) for order, edits in by_order.items()}
+        total, left = sum(each.total for each in pending.values()), sum(len(each.cells) for each in pending.values())
+        if left:
+            self._evaluation.run.watcher.inner.begin(self._chosen.name, total, total - left, what)
+        for order, each in pending.items():
+            self._cache(order).answer(each, what, begun=True, estimated=estimated)
+
+    @property
+    def requested(self) -> int:
+        """How many answers the search has asked for, whether or not they were stored before."""
+        return sum(len(cache.requested) for cache in self._caches.values())
 
     def answers(self, candidate: Candidate | None, choice: TaskChoice, items: Sequence[Item]) -> Answers:
         """The answers of a candidate, or of the unedited model."""
