@@ -1,0 +1,139 @@
+"""What is claimed of a search: each rule's outcomes, and nothing that a test does not carry."""
+
+import pytest
+
+from lesion.report.values import Estimate
+from lesion.studies.search import report
+from lesion.studies.search.result import CandidateRow, Choice, Rival, SearchedTask, SearchSummary
+from lesion.studies.search.result import Tested as OnTest
+from lesion.studies.search.study import SearchStudy
+from lesion.studies.truncation.result import SearchedModel
+
+TWICE, OUT, RUN = "blocks 3–5 twice (×0.5)", "block 4 left out", "blocks 4–5 left out"
+GAIN, LOSS, NOTHING = (0.065, 0.02, 0.11, 0.004), (-0.2, -0.3, -0.1, 0.001), (0.015, -0.03, 0.06, 0.6)
+
+
+def estimate(value, low=None, high=None, p=None, corrected=None):
+    return Estimate(value=value, low=low, high=high, p=p, p_corrected=p if corrected is None else corrected)
+
+
+def on_test(gain=GAIN, candidate=TWICE, contest="better", task="sums.jsonl", **values):
+    given = {
+        "task": task, "contest": contest, "candidate": candidate, "model": "m", "edit": "baseline", "control": False,
+        "items": 200, "baseline": 0.41, "accuracy": estimate(0.41 + gain[0]), "gain": estimate(*gain),
+    }  # fmt: skip
+    return OnTest(**{**given, **values})
+
+
+def row(name, contest="better", how="3 blocks twice (×0.5)"):
+    shared = {"family": "repeat", "first": 3, "length": 3, "model": "m", "edit": "baseline", "state": "chosen"}
+    return CandidateRow(name=name, contest=contest, how=how, **shared)
+
+
+def summary(*tests, choices=None, rivals=()):
+    contests = dict.fromkeys(test.contest for test in tests)
+    candidates = {test.contest: test.candidate for test in tests}
+    shared = {"candidates": 480, "finalists": 16, "gain": 0.09}
+    made = [Choice(contest=contest, candidate=candidates[contest], **shared) for contest in contests]
+    return SearchSummary(
+        study=SearchStudy.make(model="m", tasks=["sums.jsonl"]),
+        model=SearchedModel(name="m", fingerprint="f" * 16, blocks=8, family="llama", dtype="float32"),
+        tasks=(
+            SearchedTask(name="sums.jsonl", kind="generate", control=False, screen_items=50, choice_items=50,
+                test_items=200,
+            ),
+        ),
+        candidates=(row(TWICE), row(OUT, "drop 1", "1 block left out"), row(RUN, "drop 2", "2 blocks left out")),
+        choices=tuple(made if choices is None else choices), tests=tests, rivals=rivals,
+    )  # fmt: skip
+
+
+def said(rule, *arguments, **named):
+    return " ".join(claim.text for claim in rule(summary(*arguments, **named))).replace("\N{NO-BREAK SPACE}", " ")
+
+
+@pytest.mark.parametrize(
+    ("gain", "text"),
+    [
+        (
+            GAIN,
+            "With blocks 3–5 twice (×0.5), sums.jsonl rises from 41.0 % to 47.5 % on test items. Accuracy changes by",
+        ),
+        (LOSS, "With blocks 3–5 twice (×0.5), sums.jsonl falls from 41.0 % to 21.0 % on test items. Accuracy"),
+        (
+            NOTHING,
+            "sums.jsonl goes from 41.0 % to 42.5 % on test items: not shown to be a change. Accuracy changes by +1.5",
+        ),
+        ((*GAIN, 0.08), "goes from 41.0 % to 47.5 % on test items: not shown to be a change."),  # corrected over tasks
+    ],
+)
+def test_a_change_is_said_where_the_test_shows_it_and_no_further(gain, text):
+    assert text in said(report.what_the_test_shows, on_test(gain))
+
+
+def test_rivals_stand_beside_the_chosen_one_and_one_answer_to_everything_is_no_accuracy():
+    rivals = tuple(
+        Rival(
+            task="sums.jsonl", contest="better", name=f"r{number}", model="m", edit="baseline", items=200,
+            accuracy=estimate(0.3), gain=estimate(-number / 10), beyond=estimate(0.1),
+        )
+        for number in range(1, 4)
+    )  # fmt: skip
+    text = said(report.what_the_test_shows, on_test(), rivals=rivals)
+    assert text.endswith(
+        "3 random candidates of the kind, 3 blocks twice (×0.5), change it by −20.0 points on average."
+    )
+    text = said(report.what_the_test_shows, on_test(one_answer=True))
+    assert text == "With blocks 3–5 twice (×0.5) the model gives nearly always one answer to sums.jsonl."
+
+
+def test_where_nothing_is_chosen_that_is_said_and_nothing_of_luck():
+    nothing = Choice(
+        contest="better", candidate=TWICE, nothing="No candidate has more.", candidates=480, finalists=16, gain=0,
+        luck=estimate(0.05, 0, 0.1, 1),
+    )  # fmt: skip
+    assert said(report.what_the_test_shows, choices=[nothing]) == "No candidate has more."
+    assert said(report.what_luck_gives, choices=[nothing]) == ""
+
+
+def drop(verdict, gain, candidate=OUT, contest="drop 1", **values):
+    return on_test(gain, candidate, contest, verdict=verdict, **values)
+
+
+def test_the_longest_run_that_is_shown_to_cost_little_is_named():
+    short, long = drop("no worse", (0, -0.015, 0.015)), drop("no worse", (-0.005, -0.019, 0.01), RUN, "drop 2")
+    text = said(report.what_can_be_left_out, short, long)
+    assert text.startswith(
+        "With blocks 4–5 left out, m loses less than 2 points on sums.jsonl. With blocks 4–5 left out,"
+    )
+    worse = drop("cannot be told", (-0.03, -0.06, 0.01), RUN, "drop 2")
+    assert said(report.what_can_be_left_out, short, worse).startswith(
+        "With block 4 left out, m loses less than 2 points"
+    )
+    broken = drop("no worse", (0, -0.015, 0.015), one_answer=True)
+    for only in (worse, broken):
+        text = said(report.what_can_be_left_out, only)
+        assert text.startswith("No run left out is shown to cost less than 2 points on sums.jsonl. With block")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "gain", "text"),
+    [
+        ("no worse", (0.0, -0.01, 0.01), f"facts is no worse with {TWICE}: it loses less than 2 points (0.0 points"),
+        ("worse", (-0.2, -0.3, -0.1), f"facts is worse with {TWICE}: it loses more than 2 points (−20.0 points"),
+        ("cannot be told", (-0.01, -0.05, 0.02), f"Whether facts loses 2 points with {TWICE} cannot be told (−1.0"),
+    ],
+)
+def test_a_control_is_no_worse_worse_or_cannot_be_told(verdict, gain, text):
+    control = on_test(gain, task="facts", control=True, verdict=verdict)
+    assert said(report.whether_controls_are_worse, control).startswith(text)
+
+
+def test_the_gain_on_the_items_that_chose_stands_beside_what_luck_gives():
+    choice = Choice(
+        contest="better", candidate=TWICE, candidates=480, finalists=16, gain=0.09, luck=estimate(0.06, 0.02, 0.1, 0.12)
+    )
+    assert said(report.what_luck_gives, on_test(), choices=[choice]) == (
+        "On the items that chose it, blocks 3–5 twice (×0.5) gains +9.0 points; by luck alone the best of 16 candidates"
+        " gains +6.0 points [+2.0, +10.0] (p .12)."
+    )
