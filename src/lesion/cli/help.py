@@ -32,6 +32,8 @@ EXAMPLES = {
     "run": ("lesion run --list", "lesion run demo --show", "lesion run study.toml --out study"),
     "report": ("lesion report study",),
     "export": ("lesion export study --out paper", "lesion export study --pdf --out figures"),
+    "push": ("lesion push study OWNER/NAME --dry-run", "lesion push pruned OWNER/NAME --public"),
+    "fetch": ("lesion fetch OWNER/NAME --out study",),
     "show an edit": ("lesion edit show skill.edit",),
 }
 """Of commands that are no method; those of a method are `Method.examples`."""

@@ -31,7 +31,7 @@ def app(*, every: bool = False) -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import apply, compare, demo, help, model, study
+    from lesion.cli import apply, compare, demo, help, model, share, study
     from lesion.cli.commands import command
     from lesion.cli.parsing import checked
     from lesion.registry import command_groups, methods
@@ -67,6 +67,8 @@ def app(*, every: bool = False) -> typer.Typer:
     help.register(made, "run", checked(study.run_study), panel=help.FOLDERS)
     help.register(made, "report", checked(study.report), panel=help.FOLDERS)
     help.register(made, "export", checked(study.export), panel=help.FOLDERS)
+    help.register(made, "push", checked(share.push), panel=help.FOLDERS)
+    help.register(made, "fetch", checked(share.fetch), panel=help.FOLDERS)
     edit_files = typer.Typer(help="Show .edit files.", no_args_is_help=True)
     help.register(edit_files, "show", checked(apply.show), example="show an edit")
     made.add_typer(edit_files, name="edit", rich_help_panel=help.EDITS)

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from lesion.core import shared
 from lesion.core.options import Option, options_of
 from lesion.core.study_file import StudyFile
 from lesion.outputs import own, refuse_another_kind
@@ -129,4 +130,7 @@ class Method(Generic[S]):
 
     def recall(self, folder: Path) -> StudyResult | None:
         """The result of a folder as far as it has got; None where the folder holds none of this kind."""
-        return self.result_class().recall(Path(folder))
+        result, shared_as = self.result_class(), shared.read(Path(folder))
+        if shared_as is not None and not shared_as.get("texts"):  # without texts its numbers cannot be made anew
+            return result.as_written(Path(folder))
+        return result.recall(Path(folder))

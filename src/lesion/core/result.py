@@ -47,6 +47,7 @@ class StudyResult(Generic[S]):
         READING: how to read the page, a subject a sentence or two.
         FIRST: columns of `table` that stand before all others, whatever they hold.
         TESTED: how its claims are tested, and what p are corrected over; `{level}` is that of its intervals.
+        TEXTLESS: whether its summary and tables hold no text that a model read or wrote, but for its stored answers.
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: all numbers: what `summary.json` holds.
         evaluated: answers computed in this run, without those stored before.
@@ -58,6 +59,7 @@ class StudyResult(Generic[S]):
     READING: ClassVar[tuple[str, ...]] = ()
     FIRST: ClassVar[tuple[str, ...]] = ()
     TESTED: ClassVar[str] = ""
+    TEXTLESS: ClassVar[bool] = False
 
     folder: Path
     summary: S
@@ -79,6 +81,11 @@ class StudyResult(Generic[S]):
         Raises:
             LesionError: what lies there is damaged, or has no result yet.
         """
+        return cls.as_written(folder)
+
+    @classmethod
+    def as_written(cls: type[R], folder: Path) -> R | None:
+        """The result of a folder with the numbers of its `summary.json`, whatever answers lie beside it; else None."""
         summary = _recalled(cls.SUMMARY, folder)
         return None if summary is None else cls(folder, summary)
 

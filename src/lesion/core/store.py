@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from lesion.core import database
+from lesion.core import database, shared
 from lesion.core.database import insertion, with_checksum
 from lesion.core.lock import FolderLock
 from lesion.core.options import IN_IDENTITY, keys
@@ -71,6 +71,7 @@ class Store:
         those of the study before.
         """
         folder = Path(folder)
+        shared.refuse_going_on(folder)
         file = folder / database.FILE
         lock = FolderLock(folder, kind)
         connection: sqlite3.Connection | None = None

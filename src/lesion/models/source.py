@@ -23,7 +23,7 @@ _HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+)(?:@([^:@]+))?:([^:]+\.gguf)", re.IGNO
 # The kinds of checkpoint that have weights, but no head that continues a text.
 _NOT_CONTINUING = re.compile("MaskedLM|Classification|QuestionAnswering|MultipleChoice|PreTraining|NextSentence")
 # What is raised somewhere below transformers where the hub cannot be reached.
-_UNREACHABLE = {
+UNREACHABLE = {
     *("LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectionError", "ConnectError", "Timeout"),
     *("ConnectTimeout", "ReadTimeout", "ProxyError", "MaxRetryError"),
 }
@@ -179,7 +179,8 @@ def refuse_adapter(folder: Path, typed: str) -> None:
         )
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it came of."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -190,7 +191,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def explained(error: BaseException, source: Source, typed: str, part: str) -> LesionError:
     """The message when reading a part (`configuration`, `weights`, `tokenizer`) of the model `typed` failed."""
-    kinds = {type(cause).__name__ for cause in _causes(error)}
+    kinds = {type(cause).__name__ for cause in causes(error)}
     first = reason(error)
     if source.local:
         if part == "tokenizer":
@@ -222,7 +223,7 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
             f"There is no model {typed} on the Hugging Face hub (or it is private and you are not logged "
             "in), and no folder of that name here. Check the spelling: OWNER/NAME."
         )
-    if kinds & _UNREACHABLE:
+    if kinds & UNREACHABLE:
         offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
         why = "HF_HUB_OFFLINE is set" if offline else "the Hugging Face hub cannot be reached"
         return LesionError(

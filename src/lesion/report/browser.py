@@ -81,7 +81,7 @@ def data(offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame,
         answers: columns model_name, task, edit, item, text, tokens, finish, correct, parsed.
         items: columns task, item, question, gold, group.
     """
-    if answers.empty or items.empty:
+    if answers.empty or items.empty or not (items["question"].any() or answers["text"].any()):  # shared without texts
         return dict(NOTHING)
     by_place = _by_place(answers)
     first = {each[:3]: each for each in reversed(offered)}

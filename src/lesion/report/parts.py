@@ -212,7 +212,9 @@ def page(
         tables=files,
         opening=Opening(answer_text(answer) if answer else "", figure and excerpt(figure, wide=True), names(basis)),
         checks=tuple(replace(check, text=names(check.text)) for check in checks[:MOST_CHECKS]),
-        examples=tuple(replace(each, edit=names(each.edit), task=names(each.task)) for each in examples),
+        examples=tuple(
+            replace(each, edit=names(each.edit), task=names(each.task)) for each in examples if each.question
+        ),
     )
 
 

@@ -164,6 +164,7 @@ class MemoryResult(StudyResult[MemorySummary]):
     """An associative memory with noise: its truncations, its training, other sizes, and the first step of recall."""
 
     SUMMARY = MemorySummary
+    TEXTLESS = True
     EYEBROW = "associative memory"
     READING = READING
 

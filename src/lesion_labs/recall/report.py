@@ -255,6 +255,7 @@ class TrainingResult(RecallResult):
     """A single training and its truncations; `summary` is a `RecallSummary`."""
 
     SUMMARY = RecallSummary
+    TEXTLESS = True
 
     @property
     @override

@@ -26,9 +26,11 @@ from lesion.edits.files.edit_file import EditFile, anew
 from lesion.edits.files.folder import (
     COPIED,
     COPIED_NAMES,
+    KEPT,
     base_card,
     copy_others,
     emerging,
+    note_made,
     refuse_occupied,
     rewrite_all,
 )
@@ -289,6 +291,10 @@ def apply(
         labels = " + ".join(file.label for file in files)
         achieved = check_effects(labels, ordered, name, total) if ordered else None
         left_out = copy_others(folder, partial, checkpoint, edits_applied)
+        options = [word for each in edits_applied for word in ("--edit", f"{KEPT}/{each.kept_as}")]
+        options += ["--factor", f"{factor:g}"] if factor is not None else []
+        options += [*(["--revision", revision] if revision else []), *(["--force"] if force else [])]
+        note_made(partial, name, options)
         applied = card.Applied(out, edits_applied, ordered, total, achieved, left_out, cut)
         base_card(folder, partial, card.written(name, applied))
         # Last, so that what is not whole cannot be loaded.

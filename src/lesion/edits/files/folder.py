@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -194,6 +195,8 @@ COPIED = frozenset({".json", ".txt", ".model", ".jinja", ".tiktoken", ".md", ".s
 COPIED_NAMES = frozenset({"LICENSE", "NOTICE", "USE_POLICY", "COPYING"})
 TEMPLATES = "additional_chat_templates"
 KEPT = "lesion"
+MADE = f"{KEPT}/made.json"
+"""How the checkpoint was made: the model, and the options of `lesion apply` beside it."""
 
 
 def copy_others(folder: Path, partial: Path, checkpoint: Checkpoint, edits: Sequence[AppliedEdit]) -> tuple[str, ...]:
@@ -225,6 +228,13 @@ def copy_others(folder: Path, partial: Path, checkpoint: Checkpoint, edits: Sequ
                 name, number = f"{entry.stem}-{number}.edit", number + 1
             shutil.copyfile(entry, partial / KEPT / name)
     return tuple(left_out)
+
+
+def note_made(partial: Path, model: str, options: Sequence[str]) -> None:
+    """Write down how a checkpoint is made again: `lesion apply MODEL OPTIONS`, with which versions."""
+    versions = {name: version(name) for name in ("lesion", "torch", "transformers", "safetensors")}
+    made = {"model": model, "options": list(options), "versions": versions}
+    (partial / MADE).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 def _safe(folder: Path, entry: Path) -> bool:

@@ -19,7 +19,7 @@ from lesion.edits.files.checkpoint import (
     refuse_quantised,
     resolve,
 )
-from lesion.edits.files.folder import base_card, copied, copy_others, emerging, refuse_occupied
+from lesion.edits.files.folder import base_card, copied, copy_others, emerging, note_made, refuse_occupied
 from lesion.edits.files.layout import skeleton as network_of
 from lesion.edits.files.layout import tensors_of
 from lesion.errors import LesionError, UsageError
@@ -106,6 +106,7 @@ def save_reordered(
     with emerging(out, watcher.note) as partial:
         _write(checkpoint, partial, names, watcher, name)
         left_out = copy_others(folder, partial, checkpoint, ())
+        note_made(partial, name, ["--order", order_text(numbers), *(["--revision", revision] if revision else [])])
         done = Reordered(out, numbers, blocks, left_out)
         unloadable = name.startswith(BUNDLED) or Path(name).suffix == ".gguf"  # names that mergekit does not know
         (partial / RECIPE).write_text(

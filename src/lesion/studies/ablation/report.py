@@ -94,6 +94,7 @@ class AblationResult(StudyResult[AblationSummary]):
     """
 
     SUMMARY = AblationSummary
+    TEXTLESS = True
     EYEBROW = "layer ablation"
     READING = (
         rule(chosen=True),
@@ -136,6 +137,8 @@ class AblationResult(StudyResult[AblationSummary]):
         """What the analyses are made from; without answers where the folder is gone."""
         there = self.stored is not None or (self.folder / DATABASE).is_file()
         answers, items = self._stored if there else (pd.DataFrame(), pd.DataFrame())
+        if not answers.empty and not (answers["question"].any() or answers["text"].any()):  # shared without texts
+            answers, items = pd.DataFrame(), pd.DataFrame()
         return Material(self.summary, answers, items)
 
     @override

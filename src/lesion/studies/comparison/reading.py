@@ -315,7 +315,7 @@ def _items(a: Source, b: Source, task: str, notes: list[str]) -> list[str]:
     for source, known in ((a, ours), (b, theirs)):
         words = {"question": "questions", "gold": "right answers"}
         lacks = [word for column, word in words.items() if (known[column] == "").all()]
-        if lacks and source.kind == "log":
+        if lacks and (source.kind == "log" or len(lacks) == len(words)):
             notes.append(
                 f"{task}: {source.side.label} has no {' and no '.join(lacks)}, so that they were not compared."
             )

@@ -217,6 +217,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
     """A study of effects. `table` has one row per model, task and place, as `effects.csv`."""
 
     SUMMARY = EffectsSummary
+    TEXTLESS = True
     FIRST = ("model", "task", "unit", "layer", "direct", "total")
     EYEBROW = "effects of blocks"
     READING = READING

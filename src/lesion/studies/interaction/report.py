@@ -221,6 +221,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
     """
 
     SUMMARY = InteractionSummary
+    TEXTLESS = True
     EYEBROW = "interaction of places"
     READING = READING
     TESTED = (

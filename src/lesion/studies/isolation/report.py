@@ -91,6 +91,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
     """
 
     SUMMARY = IsolationSummary
+    TEXTLESS = True
     EYEBROW = "isolation of a skill"
     READING = READING
     TESTED = (

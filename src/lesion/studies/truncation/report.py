@@ -209,6 +209,7 @@ class TruncationResult(StudyResult[TruncationSummary]):
     """
 
     SUMMARY = TruncationSummary
+    TEXTLESS = True
     EYEBROW = "truncation of weights"
     READING = READING
     TESTED = (

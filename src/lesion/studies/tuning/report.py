@@ -145,6 +145,7 @@ class TuningResult(StudyResult[TuningSummary]):
     """
 
     SUMMARY = TuningSummary
+    TEXTLESS = True
     EYEBROW = "tuning"
     READING = READING
     TESTED = "Brackets and bars: {level} intervals over items and, where there are several, seeds; not corrected."

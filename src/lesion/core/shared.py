@@ -1,0 +1,36 @@
+"""What a fetched folder says of itself: `shared.json`, with the hash of every file. Without texts no study goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lesion.errors import LesionError
+from lesion.files import stored_object
+
+FILE = "shared.json"
+FORM = "lesion share"
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """What a folder that `lesion fetch` made says of itself; None of any other.
+
+    `files` are SHA-256 by name; `texts`: whether questions and answers are in; `renamed`: whether models or tasks had
+    names that were no one else's business.
+    """
+    stored = stored_object(folder / FILE, "fetch the study again")
+    if stored is not None and stored.get("form") != FORM:
+        raise LesionError(f"{folder / FILE} was not written by lesion; fetch the study again.")
+    return stored
+
+
+def refuse_going_on(folder: Path) -> None:
+    """Refuse to run a study in a folder that was shared without what a run has to continue from."""
+    stored = read(folder)
+    if stored is None or (stored.get("texts") and not stored.get("renamed")):
+        return
+    missing = "under other names of its models or tasks" if stored.get("texts") else "without questions and answers"
+    raise LesionError(
+        f"{folder} was shared {missing}: `lesion report` and `lesion compare` read it, and no study goes on there. Run"
+        f" {folder / 'study.toml'} into another folder (--out)."
+    )

@@ -1,0 +1,151 @@
+"""What must not become public: paths are shortened, and a last check refuses whatever else tells of a machine."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import getpass
+import html
+import json
+import os
+import re
+import socket
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import lesion
+from lesion.core import database
+from lesion.errors import LesionError
+from lesion.plain import short
+from lesion.report import drawing
+
+_ABSOLUTE = re.compile(
+    r"(?:^|(?<=:))(?:~[\w.-]*[/\\]|[A-Za-z]:[/\\]|/(?!/)|\\\\)[^?]*?(?=(?:@[^/\\@]+)?(?: \(\w+\))?(?:\?.*)?$)"
+)
+"""A path in the name of a model or task, up to its revision, dtype or options."""
+_TOKENS = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}"
+    r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{35}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
+)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|CREDENTIAL", re.IGNORECASE)
+_COMMON = {"root", "user", "users", "admin", "ubuntu", "debian", "runner", "jovyan", "nobody", "home", "localhost"}
+"""Names of users and machines that tell of nobody; they are looked for within addresses and paths alone."""
+_SYSTEM = {"bin", "boot", "dev", "etc", "lib", "lib64", "proc", "sbin", "sys", "usr"}
+"""Folders that every machine has."""
+_BLOB = re.compile(r"[A-Za-z0-9+/=]{200,}")
+LONG = 16
+"""Characters of a text from which on it is looked for in what goes out without texts."""
+
+
+def public_names(names: Iterable[str]) -> dict[str, str]:
+    """Every absolute path in names of models and tasks with the name that stands for it, its last part."""
+    known: dict[str, str] = {}
+    for path in dict.fromkeys(match[0] for name in names for match in _ABSOLUTE.finditer(name)):
+        stem, dot, ending = re.split(r"[/\\]", path.rstrip("/\\"))[-1].partition(".")
+        name, number = f"{stem}{dot}{ending}" or "path", 2
+        while name in known.values():
+            name, number = f"{stem}-{number}{dot}{ending}", number + 1
+        known[path] = name
+    return known
+
+
+def replaced(text: str, names: Mapping[str, str]) -> str:
+    """A text in which names stand for paths, also as JSON has them."""
+    for path in sorted(names, key=len, reverse=True):
+        for form in dict.fromkeys((path, json.dumps(path)[1:-1])):
+            text = text.replace(form, names[path])
+    return text
+
+
+@functools.cache
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """What tells of this machine or its user, each with what it is called."""
+    home = os.path.expanduser("~")
+    folders = [entry for entry in (os.listdir("/") if os.sep == "/" else ()) if entry not in _SYSTEM]
+    here = "|".join(map(re.escape, folders)) or "(?!)"
+    secrets = [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8]
+    patterns = [
+        ("something like a token", _TOKENS),
+        ("a secret of this environment", re.compile("|".join(map(re.escape, secrets)) or "(?!)")),
+        ("the home directory", re.compile(re.escape(home) + r"(?!\w)") if len(home) > 1 else re.compile("(?!)")),
+        ("an absolute path", re.compile(rf"(?<![\w./<~-])/(?:{here})/\w[^\s\"'<>]*|\b[A-Z]:\\{{1,2}}\w[^\s\"'<>]*")),
+    ]
+    own = (file for file in Path(lesion.__file__).parent.rglob("*") if file.suffix in (".py", ".jinja", ".js"))
+    words = "".join(file.read_text("utf-8") for file in own)
+    for what, name in (("the user's name", _user()), ("the name of this machine", socket.gethostname())):
+        whole = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+        if name.lower() in _COMMON or len(name) < 3 or re.search(whole, words):  # a word of our own pages
+            whole = rf"(?<=[/\\@]){re.escape(name)}(?=[/\\@])"
+        patterns.append((what, re.compile(whole)))
+    return tuple(patterns)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in containers
+        return ""
+
+
+def refuse_private(files: Mapping[str, Path], texts: Iterable[str] = ()) -> None:
+    """Refuse files that tell of this machine or its user, or hold one of the texts that are not to go out.
+
+    Args:
+        files: those that go out, by their names there.
+        texts: questions and answers; those of fewer than `LONG` characters are not looked for.
+    """
+    lines = {max(text.splitlines(), key=len, default="").strip() for text in texts}
+    forms = {form: line for line in lines if len(line) >= LONG for form in _forms(line)}
+    for name, path in files.items():
+        for place, content in _contents(path):
+            for what, pattern in _patterns():
+                if (match := pattern.search(content)) is not None:
+                    line = content.count("\n", 0, match.start()) + 1
+                    where = f"{place}, line {line}" if "\n" in content else place
+                    shown = "" if "token" in what or "secret" in what else f" ({short(match[0], 100)})"
+                    raise LesionError(
+                        f"{name}, {where}: this holds {what}{shown}. Nothing was sent. Remove it from the study (a"
+                        " relative name of a task or model, a note, an item) and push again."
+                    )
+            if (form := next((form for form in forms if form in content), None)) is not None:
+                raise LesionError(
+                    f"{name}, {place}: this holds the text of a question or an answer ({short(forms[form], 60)})."
+                    " Nothing was sent. Push with --with-texts if it may become public; if the text is the id of its"
+                    " item, give items other ids."
+                )
+
+
+def _forms(line: str) -> set[str]:
+    """A line as a file may have it: plain, in JSON, in HTML."""
+    return {line, json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1], html.escape(line)}
+
+
+def _contents(path: Path) -> Iterator[tuple[str, str]]:
+    """The texts of a file with where each stands; what a page carries packed, unpacked; of weights the header."""
+    if path.suffix in (".png", ".parquet"):  # pictures have no text, and a table has that of the store
+        return
+    if path.suffix == ".sqlite":
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+        try:
+            for table, columns in database.TABLES.items():
+                for number, row in enumerate(connection.execute(f"SELECT {', '.join(columns)} FROM {table}"), 1):
+                    yield f"row {number} of {table}", "\0".join(str(value) for value in row)
+        finally:
+            connection.close()
+        return
+    with path.open("rb") as file:
+        if path.suffix == ".safetensors":
+            yield "header", file.read(min(int.from_bytes(file.read(8), "little"), 1 << 26)).decode("latin-1")
+            return
+        text = file.read().decode("utf-8", "replace")
+    yield "text", _BLOB.sub("", text) if path.suffix == ".html" else text
+    for number, blob in enumerate(_BLOB.findall(text) if path.suffix == ".html" else (), 1):
+        try:
+            unpacked = zlib.decompress(base64.b64decode(blob)).decode("utf-8", "replace")
+        except (ValueError, zlib.error):  # a picture, or a word of 200 letters
+            unpacked = blob
+        if unpacked != drawing.bundle():
+            yield f"packed part {number}", unpacked

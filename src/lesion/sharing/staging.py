@@ -1,0 +1,290 @@
+"""What goes out, made anew in a folder of its own: a study without its machine, and without its texts unless wanted.
+
+Nothing is taken out of finished files. The store is written again row by row, with short names and, without texts, with
+empty ones; page, figures and tables are then made from that store, as of any folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import shutil
+import sqlite3
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lesion import files
+from lesion.atomic import is_leftover, keep
+from lesion.core import database, shared
+from lesion.core.result import StudyResult
+from lesion.core.store import Store
+from lesion.edits.files.folder import MADE
+from lesion.errors import UsageError
+from lesion.outputs import LOCK
+from lesion.registry import methods, recall
+from lesion.report.names import names_in
+from lesion.report.publishing import received
+from lesion.sharing import privacy
+
+CARD = "README.md"
+STUDY = "study.toml"
+ANSWERS = "data/answers.parquet"
+WRITTEN = (".html", ".csv", ".svg", ".json", ".toml")
+"""Endings of files of text that name the folder, models and tasks."""
+WEIGHTS = ("model", "checkpoints")
+"""Folders of a study in which models lie: they are pushed by themselves."""
+MOST_ROWS, MOST_FIGURES = 12, 3
+"""Of a card."""
+_ACTS = re.compile(r"([\\`*_\[\]<>#|~!$])")
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """What goes out.
+
+    Attributes:
+        kind: of repository, `dataset` or `model`.
+        files: by their names in the repository.
+        about: what `shared.json` says of them.
+        renamed: the short names that stand for paths.
+        hidden: texts that must be in none of the files.
+    """
+
+    kind: str
+    files: dict[str, Path]
+    about: dict[str, Any]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
+
+    def sealed(self, place: Path) -> Shipment:
+        """The same, checked (`privacy.refuse_private`), with `shared.json`, which has the hashes, below a folder."""
+        privacy.refuse_private({name: path for name, path in self.files.items() if not _of_model(name)}, self.hidden)
+        hashes = {name: sha256(path) for name, path in sorted(self.files.items())}
+        about = {"form": shared.FORM, **self.about, "version": version("lesion"), "files": hashes}
+        keep(place / shared.FILE, json.dumps(about, indent=1) + "\n")
+        return Shipment(self.kind, {**self.files, shared.FILE: place / shared.FILE}, about, self.renamed, self.hidden)
+
+
+def _of_model(name: str) -> bool:
+    """Whether a file is of a model's vocabulary, in which every word may stand."""
+    return Path(name).name.startswith(("tokenizer", "vocab", "merges", "added_tokens", "special_tokens"))
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipment:
+    """What goes out of a study's folder, made below `place`.
+
+    Raises:
+        UsageError: the study only reads other folders; its page may hold texts, and they are not to go out.
+        LesionError: the folder is damaged or not finished; what was made still holds what must not go out.
+    """
+    with received(folder):
+        result = recall(folder)
+    if any(method.only_reads and method.folder_kind == result.summary.kind for method in methods().values()):
+        raise UsageError(
+            f"{folder} compares other folders. Push those; whoever fetches them makes it again with `lesion compare`"
+            " or `lesion overlay`."
+        )
+    if not texts and not result.TEXTLESS:
+        raise UsageError(
+            f"A study of kind {result.summary.kind} may show words of what the model read on its page, and cannot go"
+            " out without them. Look at its page, and push with --with-texts."
+        )
+    names, hidden = _names(folder, result), frozenset[str]()
+    staged = place / folder.resolve().name
+
+    def public(text: str) -> str:
+        return privacy.replaced(text, names)
+
+    for path in _files(folder):
+        target = staged / path.relative_to(folder)
+        if path.suffix == ".sqlite":
+            if texts or path.parent == folder:
+                _store(path, target, public, texts=texts)
+        elif path.suffix == ".json":
+            if texts or path.parent == folder:
+                keep(target, public(path.read_text("utf-8")))
+        elif texts or path.suffix == ".edit":
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    if (folder / database.FILE).is_file():
+        with Store.read(folder) as store:
+            keep(staged / STUDY, public(store.study[1]))
+            answers = store.answers()
+        _table(answers, staged / ANSWERS, public, texts=texts)
+        if not texts:
+            hidden = frozenset(answers["question"]) | frozenset(answers["gold"]) | frozenset(answers["text"])
+            hidden -= {public(item) for item in answers["item"]}
+    about = {"form": shared.FORM, "kind": result.summary.kind, "texts": texts, "renamed": bool(names)}
+    keep(staged / shared.FILE, json.dumps(about))  # it says how the folder is read
+    with received(folder):
+        made = recall(staged)
+        made.report()
+    for path in staged.rglob("*"):
+        if path.suffix in WRITTEN and path.is_file():
+            text = path.read_text("utf-8")
+            if str(staged) in text:
+                keep(path, text.replace(str(staged), staged.name))
+    keep(staged / CARD, "\n".join(_card(made, staged, repository, texts=texts)) + "\n")
+    (staged / LOCK).unlink(missing_ok=True)
+    (staged / shared.FILE).unlink()
+    outgoing = {path.relative_to(staged).as_posix(): path for path in sorted(staged.rglob("*")) if path.is_file()}
+    return Shipment("dataset", outgoing, about, names, hidden).sealed(staged)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """What a run goes on from: everything but what is made anew, models, and what killed processes left."""
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        made = path.suffix in (".csv", ".html", ".png", ".svg", ".parquet") or path.name in (CARD, STUDY, shared.FILE)
+        passing = path.name == LOCK or path.name.endswith(("-wal", "-shm", "-journal"))
+        if path.is_symlink() or not path.is_file() or made or passing or is_leftover(path):
+            continue
+        if inside.parts[0] not in ("figures", ".cache") and not {*WEIGHTS} & {*inside.parts[:-1]}:
+            yield path
+
+
+def _names(folder: Path, result: StudyResult[Any]) -> dict[str, str]:
+    """The paths in names of models and tasks, and in other entries of the study, with what stands for them."""
+    names = [*names_in(result.summary)]
+    entries = getattr(result.summary, "study", None)
+    if entries is not None:
+        names += files.texts(entries.model_dump(mode="json"))
+    if (folder / database.FILE).is_file():
+        with Store.read(folder) as store:
+            names += [*store.models()["name"], *store.items()["task"].unique()]
+            names += files.texts(tomllib.loads(store.study[1]))
+    return privacy.public_names(names)
+
+
+def _store(source: Path, target: Path, public: Callable[[str], str], *, texts: bool) -> None:
+    """Write a store again, row by row, with public names; without texts, all of them are empty."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    reading, writing = database.connect_to_read(source), sqlite3.connect(target, isolation_level=None)
+    empty = {} if texts else {"items": ("question", "gold", "digest"), "answers": ("text", "parsed")}
+    named = {
+        "study": ("text",),
+        "models": ("name", "metadata"),
+        **dict.fromkeys(("items", "asked", "answers"), ("task",)),
+    }
+    try:
+        with database.transaction(writing):
+            database.create_tables(writing)
+            for table, columns in database.TABLES.items():
+                for row in reading.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY rowid"):
+                    values = dict(zip(columns, row, strict=True))
+                    values |= {name: public(values[name]) for name in named[table]}
+                    values |= {name: "" for name in empty.get(table, ()) if values[name] is not None}
+                    writing.execute(database.insertion(table), database.with_checksum(*values.values()))
+    finally:
+        reading.close()
+        writing.close()
+
+
+def _table(answers: pd.DataFrame, target: Path, public: Callable[[str], str], *, texts: bool) -> None:
+    """One row per answer as parquet; without texts, how long each was and whether an answer could be read."""
+    frame = answers.assign(
+        characters=answers["text"].str.len().astype("int64"),
+        read=answers["parsed"].notna(),
+        task=answers["task"].map({task: public(task) for task in answers["task"].unique()}),
+        model_name=answers["model_name"].map({name: public(name) for name in answers["model_name"].unique()}),
+        scores=answers["scores"].map(list),
+        ranks=answers["ranks"].map(list),
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    frame.drop(columns=[] if texts else ["text", "parsed", "question", "gold"]).to_parquet(target, index=False)
+
+
+def escaped(text: str) -> str:
+    """A text in which nothing acts in Markdown."""
+    return _ACTS.sub(r"\\\1", " ".join(text.split()))
+
+
+def _card(result: StudyResult[Any], staged: Path, repository: str, *, texts: bool) -> Iterator[str]:
+    yield "---"
+    yield f"tags: [lesion, {json.dumps(result.summary.kind)}]"
+    if (staged / ANSWERS).is_file():
+        yield f"configs:\n- config_name: default\n  data_files: {ANSWERS}"
+    yield "---"
+    yield f"# {escaped(result.question)}\n"
+    yield f"{escaped(result.verdict)}\n"
+    for claim in result.findings[1:]:
+        yield f"- {escaped(claim)}"
+    for picture in sorted((staged / "figures").glob("*.png"))[:MOST_FIGURES]:
+        yield f"\n![{picture.stem}](figures/{picture.name})"
+    shown = result.shown().in_short(result.names)
+    if shown.columns:
+        yield "\n| " + " | ".join(escaped(column.title) for column in shown.columns) + " |"
+        yield "|---" * len(shown.columns) + "|"
+        for row in shown.records[:MOST_ROWS]:
+            yield "| " + " | ".join(escaped(column.write(row)) for column in shown.columns) + " |"
+        if len(shown.frame) > MOST_ROWS:
+            yield f"\nThe first {MOST_ROWS} of {len(shown.frame):,} rows; all are in {shown.name}.csv."
+    yield "\n## The whole study\n"
+    yield "The page is `report.html`; it needs no server."
+    if not texts:
+        yield "Questions and answers are not in this repository: of each answer it has verdict and length."
+    yield f"\n```\nlesion fetch {repository}"
+    if (staged / STUDY).is_file():
+        yield f"lesion run {repository.rpartition('/')[2]}/{STUDY} --out again"
+    yield f"```\n\nMade with lesion {result.summary.version}; `{shared.FILE}` has the SHA-256 of every file."
+
+
+def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
+    """What goes out of a checkpoint that `lesion apply` wrote: all of it, a card with tags, and how to make it again.
+
+    Raises:
+        UsageError: `lesion apply` did not write it.
+        LesionError: its card or settings hold what must not go out.
+    """
+    made = files.stored_object(folder / MADE, "write the model again with `lesion apply`")
+    if made is None:
+        raise UsageError(
+            f"{folder} holds a model that `lesion apply` did not write, and no study. Push models of other programs"
+            " with `hf upload`."
+        )
+    names = privacy.public_names([*files.texts(made)])
+    there = {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink() and not path.name.startswith(".") and path.name != shared.FILE
+    }
+    from huggingface_hub import ModelCard
+
+    card = ModelCard(privacy.replaced((folder / CARD).read_text("utf-8"), names), ignore_metadata_errors=True)
+    base = made["model"]
+    card.data.tags = [*dict.fromkeys([*(card.data.tags or ()), "lesion", "edited"])]
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", base) and base not in names:
+        card.data.base_model = base
+    keep(place / CARD, str(card))
+    public = json.loads(privacy.replaced(json.dumps(made), names))
+    keep(place / "reproduce" / "made.json", json.dumps(public, indent=1) + "\n")
+    command = shlex.join(
+        ["lesion", "apply", public["model"], *public["options"], "--out", repository.rpartition("/")[2]]
+    )
+    keep(place / "reproduce" / "command.txt", command + "\n")
+    del there[MADE]
+    there |= {name: place / name for name in (CARD, "reproduce/made.json", "reproduce/command.txt")}
+    return Shipment("model", there, {"kind": "checkpoint", "texts": True, "renamed": bool(names)}, names).sealed(place)
+
+
+def shipment(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipment:
+    """What goes out of the folder of a study or of a checkpoint."""
+    if not (folder / "config.json").is_file():
+        return study(folder, place, repository, texts=texts)
+    if texts:
+        raise UsageError(f"{folder} holds a model, which has no questions and answers; leave out --with-texts.")
+    return checkpoint(folder, place, repository)

@@ -1,0 +1,363 @@
+"""Studies and checkpoints on the hub: what goes out, what comes back, what is refused."""
+
+import base64
+import contextlib
+import hashlib
+import json
+import re
+import sqlite3
+import zlib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from huggingface_hub.errors import HFValidationError, LocalTokenNotFoundError, RepositoryNotFoundError
+
+from commandline import lesion
+from hubs import refusal
+
+NAME = ("dataset", "me/study")
+TEXTS = ("sky above Lisbon", "moon larger", "garden spider", "capital city", "certainly not")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def everything(files: dict[str, bytes]) -> str:
+    """All that stands in files: as text, what is packed in pages, the rows of tables and stores."""
+    parts = []
+    for name, data in files.items():
+        text = data.decode("latin-1")
+        parts.append(text)
+        if name.endswith(".html"):
+            for blob in re.findall(r"[A-Za-z0-9+/=]{100,}", text):
+                with contextlib.suppress(ValueError, zlib.error):
+                    parts.append(zlib.decompress(base64.b64decode(blob)).decode())
+    return "\n".join(parts)
+
+
+def push(capsys, folder, *options):
+    return lesion(capsys, "push", folder, "me/study", "--yes", *options)
+
+
+def test_what_was_pushed_comes_back_byte_by_byte(capsys, folder, hub):
+    assert push(capsys, folder, "--with-texts").code == 0
+    done = lesion(capsys, "fetch", "me/study", "--out", "back")
+    assert done.code == 0, done.err
+    there = hub.repositories[NAME]["files"]
+    assert files_of(Path("back")) == {name: data for name, data in there.items() if name != ".gitattributes"}
+    hashes = json.loads(Path("back/shared.json").read_text())["files"]
+    assert hashes == {
+        name: hashlib.sha256(data).hexdigest()
+        for name, data in there.items()
+        if name not in (".gitattributes", "shared.json")
+    }
+
+
+def test_the_same_study_is_pushed_as_the_same_bytes(capsys, folder, hub):
+    push(capsys, folder)
+    before = dict(hub.repositories[NAME]["files"])
+    push(capsys, folder)
+    assert hub.repositories[NAME]["files"] == before
+
+
+def test_a_fetched_study_goes_on_where_texts_are_in(capsys, folder, hub):
+    push(capsys, folder, "--with-texts")
+    lesion(capsys, "fetch", "me/study", "--out", "back")
+    asked = ["--task", "private.jsonl", "--task", "primer:arithmetic", "--items", "4", "--layers", "1,2"]
+    done = lesion(capsys, "ablate", "bundled:llama-base", *asked, "--batch-size", "8", "--out", "back")
+    assert done.code == 0, done.err
+    assert "evaluated 8 of 24 answers; 16 were stored already" in done.out
+
+
+def test_without_texts_nothing_of_them_goes_out_and_everything_else_does(capsys, folder, hub):
+    done = push(capsys, folder)
+    assert done.code == 0, done.err
+    assert "Questions and answers are not in these files." in done.out
+    there = hub.repositories[NAME]["files"]
+    with sqlite3.connect(folder / "answers.sqlite") as store:
+        said = {text for (text,) in store.execute("SELECT text FROM answers") if len(text) > 12}
+        verdicts = sorted(store.execute("SELECT key, correct FROM answers"))
+    assert said
+    for text in (*TEXTS, *said):
+        assert text not in everything(there)
+    Path("table.parquet").write_bytes(there["data/answers.parquet"])
+    table = pd.read_parquet("table.parquet")
+    assert not {"text", "parsed", "question", "gold"} & {*table.columns}
+    assert sorted(zip(table["key"], table["correct"].astype(int), strict=True)) == verdicts
+    assert table["characters"].sum() == sum(
+        len(text) for (text,) in sqlite3.connect(folder / "answers.sqlite").execute("SELECT text FROM answers")
+    )
+    assert there["layers.csv"] == (folder / "layers.csv").read_bytes()
+
+
+def test_without_texts_report_and_compare_read_it_and_no_study_goes_on(capsys, folder, hub):
+    push(capsys, folder)
+    lesion(capsys, "fetch", "me/study", "--out", "back")
+    before = Path("back/summary.json").read_bytes()
+    done = lesion(capsys, "report", "back")
+    assert done.code == 0, done.err
+    assert Path("back/summary.json").read_bytes() == before == (folder / "summary.json").read_bytes()
+    done = lesion(capsys, "compare", "back", folder, "--json")
+    assert done.code == 0, done.err
+    cells = json.loads(done.out)["pairs"][0]["cells"]
+    assert {cell["task"]: cell["items"] for cell in cells} == {"private.jsonl": 4, "primer:arithmetic": 4}
+    asked = ["--task", "private.jsonl", "--task", "primer:arithmetic", "--items", "4", "--layers", "1,2"]
+    done = lesion(capsys, "ablate", "bundled:llama-base", *asked, "--out", "back")
+    assert done.code == 1
+    assert "back was shared without questions and answers" in done.err
+    assert "Run back/study.toml into another folder (--out)." in done.err
+
+
+def test_paths_have_public_names_everywhere(capsys, finished, hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = push(capsys, finished / "named", "--with-texts")
+    assert done.code == 0, done.err
+    assert "is called private.jsonl there, and nobody can go on" in done.out
+    content = everything(hub.repositories[NAME]["files"])
+    assert str(finished) not in content
+    assert 'tasks = ["private.jsonl", "primer:arithmetic"]' in content
+    lesion(capsys, "fetch", "me/study", "--out", "back")
+    assert lesion(capsys, "report", "back").code == 0
+
+
+def test_a_name_can_stand_for_one_path_alone():
+    from lesion.sharing.privacy import public_names, replaced
+
+    names = public_names(
+        ["jsonl:/a/b/q.jsonl", "/c/q.jsonl?shots=2", "q/r.jsonl", "/m/tiny@main (float32)", "~/x/y", "org/m"]
+    )
+    assert names == {"/a/b/q.jsonl": "q.jsonl", "/c/q.jsonl": "q-2.jsonl", "/m/tiny": "tiny", "~/x/y": "y"}
+    assert replaced("jsonl:/a/b/q.jsonl and /c/q.jsonl?shots=2", names) == "jsonl:q.jsonl and q-2.jsonl?shots=2"
+
+
+@pytest.mark.parametrize(
+    ("secret", "what"),
+    [
+        ("hf_" + "aB3" * 10, "something like a token"),
+        ("-----BEGIN RSA PRIVATE KEY-----", "something like a token"),
+        ("the machine is called wonderbox-7 here", "the name of this machine"),
+        ("written by mirandola herself", "the user's name"),
+        ("see /home/mirandola/notes.txt", "the home directory"),
+        ("C:\\work\\notes.txt", "an absolute path"),
+        ("a password: s3cr3t-of-the-environment", "a secret of this environment"),
+    ],
+)
+@pytest.mark.parametrize("place", ["note", "item", "answer", "engine", "title", "edit"])
+def test_a_secret_is_found_wherever_it_stands(secret, what, place, capsys, folder, hub, monkeypatch):
+    from lesion.core import database
+    from lesion.sharing import privacy
+
+    monkeypatch.setenv("HOME", "/home/mirandola")
+    monkeypatch.setenv("SERVICE_API_KEY", "s3cr3t-of-the-environment")
+    monkeypatch.setattr("getpass.getuser", lambda: "mirandola")
+    monkeypatch.setattr("socket.gethostname", lambda: "wonderbox-7")
+    privacy._patterns.cache_clear()
+    summary = json.loads((folder / "summary.json").read_text())
+    if place == "note":
+        summary["notes"] = [secret]
+    elif place == "title":
+        summary["study"]["title"] = secret
+    elif place == "edit":
+        (folder / "mine.edit").write_bytes(b"\x08\0\0\0\0\0\0\0" + json.dumps({"label": secret}).encode())
+    else:
+        table, column = {"item": ("items", "question"), "answer": ("answers", "text"), "engine": ("answers", "engine")}[
+            place
+        ]
+        columns = database.TABLES[table]
+        with sqlite3.connect(folder / "answers.sqlite") as store:
+            row, *values = store.execute(f"SELECT rowid, {', '.join(columns)} FROM {table}").fetchone()
+            values[columns.index(column)] = f"It is: {secret}"
+            new = database.checksum(values)
+            store.execute(
+                f"UPDATE {table} SET {column} = ?, checksum = ? WHERE rowid = ?", (f"It is: {secret}", new, row)
+            )
+    (folder / "summary.json").write_text(json.dumps(summary))
+    done = push(capsys, folder, "--with-texts")
+    privacy._patterns.cache_clear()
+    # What a study of layers computes anew from its answers does not keep a note or a title that was written by hand.
+    if place in ("note", "title") and done.code == 0:
+        assert secret not in everything(hub.repositories[NAME]["files"])
+        return
+    assert done.code == 1, done.out
+    assert f"this holds {what}" in done.err
+    assert secret not in done.err or what not in ("something like a token", "a secret of this environment")
+    assert not hub.sent
+
+
+def test_a_text_that_is_left_in_a_file_is_not_sent_without_texts(capsys, folder, hub):
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["engine"] = 'It answered "What colour is the sky above Lisbon?" well'
+    (folder / "summary.json").write_text(json.dumps(summary))
+    done = push(capsys, folder)
+    assert done.code == 1
+    assert "this holds the text of a question or an answer (What colour is the sky above Lisbon?)" in done.err
+    assert not hub.sent
+
+
+def test_an_interrupted_push_leaves_the_repository_as_it_was_and_the_next_one_is_whole(capsys, folder, hub):
+    def stop(path):
+        if path == "report.html":
+            raise KeyboardInterrupt
+
+    hub.fault["create_commit"] = stop
+    assert push(capsys, folder).code == 130
+    assert set(hub.repositories[NAME]["files"]) == {".gitattributes"}
+    hub.fault.clear()
+    assert push(capsys, folder).code == 0
+    assert "shared.json" in hub.repositories[NAME]["files"]
+
+
+def test_an_interrupted_fetch_loads_only_what_is_missing(capsys, folder, hub):
+    push(capsys, folder)
+
+    def stop(path):
+        if path == "report.html":
+            raise KeyboardInterrupt
+
+    hub.fault["hf_hub_download"] = stop
+    assert lesion(capsys, "fetch", "me/study", "--out", "back").code == 130
+    assert not Path("back").exists()
+    before = set(hub.loaded) - {"shared.json"}
+    assert before
+    hub.fault.clear()
+    hub.loaded.clear()
+    assert lesion(capsys, "fetch", "me/study", "--out", "back").code == 0
+    assert not before & set(hub.loaded)
+    assert not list(Path().glob(".back*"))
+
+
+def test_a_file_with_another_hash_is_refused_and_not_kept(capsys, folder, hub):
+    push(capsys, folder)
+    hub.repositories[NAME]["files"]["summary.json"] += b" "
+    done = lesion(capsys, "fetch", "me/study", "--out", "back")
+    assert done.code == 1
+    assert "summary.json is not the file that was pushed" in done.err
+    assert not Path("back").exists()
+    assert not Path(".back.fetching/summary.json").exists()
+
+
+@pytest.mark.parametrize("name", ["../evil.txt", "/etc/evil", "a/../../evil", ".ssh/evil", "C:evil", "a\\..\\evil"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(name, capsys, folder, hub):
+    push(capsys, folder)
+    files = hub.repositories[NAME]["files"]
+    about = json.loads(files["shared.json"])
+    about["files"][name] = "0" * 64
+    files["shared.json"] = json.dumps(about).encode()
+    done = lesion(capsys, "fetch", "me/study", "--out", "back")
+    assert done.code == 1
+    assert "which is no file that lesion pushes" in done.err
+
+
+def test_nothing_is_sent_before_somebody_says_yes(capsys, folder, hub):
+    done = lesion(capsys, "push", folder, "me/study")
+    assert done.code == 2
+    assert "push with --yes" in done.err
+    done = lesion(capsys, "push", folder, "me/study", "--dry-run")
+    assert done.code == 0
+    assert "report.html" in done.out
+    assert "me/study, a private data set" in done.out
+    assert not hub.repositories
+
+
+def raising(error):
+    def fault(*_):
+        raise error
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "says"),
+    [
+        ("create_repo", LocalTokenNotFoundError("no token"), "log in with `hf auth login`, or set HF_TOKEN"),
+        ("create_repo", refusal(401, "Unauthorized"), "The hub does not know you"),
+        ("create_repo", refusal(403, "Forbidden"), "You may not write me/study"),
+        (
+            "create_commit",
+            refusal(403, "Private repository storage limit reached"),
+            "The storage of me on the hub is full",
+        ),
+        ("create_commit", refusal(413, "Too large"), "The hub takes no more of me (Too large)"),
+        ("create_commit", refusal(429, "Slow down"), "run the same command again in some minutes"),
+        ("create_commit", refusal(503, "Down"), "The hub cannot be reached: check the network"),
+        ("repo_info", ConnectionError("no route"), "The hub cannot be reached: check the network"),
+        ("repo_info", HFValidationError("bad"), "is no name of a repository"),
+        ("create_commit", refusal(422, "Unprocessable"), "The hub refused to write me/study: Unprocessable"),
+    ],
+)
+def test_what_the_hub_refuses_is_a_sentence_that_says_what_to_do(method, error, says, capsys, folder, hub):
+    hub.fault[method] = raising(error)
+    done = push(capsys, folder)
+    assert done.code == 1
+    assert says in done.err
+
+
+def test_a_repository_that_is_not_there_or_of_somebody_else(capsys, folder, hub):
+    done = lesion(capsys, "fetch", "me/absent")
+    assert done.code == 1
+    assert "There is no repository me/absent on the hub, or it is private" in done.err
+    hub.repositories["dataset", "me/other"] = {"private": True, "files": {"data.csv": b"1"}}
+    done = lesion(capsys, "fetch", "me/other")
+    assert "was not pushed by lesion" in done.err
+    done = lesion(capsys, "push", folder, "me/other", "--yes")
+    assert done.code == 2
+    assert "holds files that lesion did not push (data.csv)" in done.err
+    hub.repositories["dataset", "me/open"] = {"private": False, "files": {}}
+    done = lesion(capsys, "push", folder, "me/open", "--yes")
+    assert "me/open is public already" in done.err
+    done = lesion(capsys, "push", folder, "justname", "--yes")
+    assert done.code == 2
+    assert "OWNER/NAME" in done.err
+    assert RepositoryNotFoundError
+
+
+def test_a_second_push_takes_away_what_is_no_more_and_says_what_history_keeps(capsys, folder, hub):
+    push(capsys, folder, "--with-texts")
+    files = hub.repositories[NAME]["files"]
+    about = json.loads(files["shared.json"])
+    about["files"]["old.csv"] = "0" * 64
+    files |= {"shared.json": json.dumps(about).encode(), "old.csv": b"", "mine.txt": b""}
+    done = push(capsys, folder)
+    assert done.code == 0, done.err
+    assert "keeps the texts of an earlier push" in done.err
+    assert "old.csv" not in hub.repositories[NAME]["files"]
+    assert "mine.txt" in hub.repositories[NAME]["files"]
+
+
+def test_a_checkpoint_goes_out_with_how_it_was_made(capsys, hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert lesion(capsys, "apply", "bundled:llama-base", "--edit", "3x0", "--out", "pruned").code == 0
+    done = push(capsys, Path("pruned"), "--public")
+    assert done.code == 0, done.err
+    files = hub.repositories["model", "me/study"]["files"]
+    assert not hub.repositories["model", "me/study"]["private"]
+    command = files["reproduce/command.txt"].decode().split()
+    assert command[:3] == ["lesion", "apply", "bundled:llama-base"]
+    assert json.loads(files["reproduce/made.json"])["versions"]["lesion"]
+    front = files["README.md"].decode().split("---")[1]
+    assert "lesion" in front
+    assert "edited" in front
+    assert lesion(capsys, "fetch", "me/study", "--out", "back").code == 0
+    assert Path("back/model.safetensors").read_bytes() == Path("pruned/model.safetensors").read_bytes()
+    monkeypatch.chdir("back")
+    done = lesion(capsys, *command[1:-1], "../again")
+    assert done.code == 0, done.err
+    assert Path("../again/model.safetensors").read_bytes() == Path("model.safetensors").read_bytes()
+
+
+def test_a_model_of_another_program_is_none_of_ours(capsys, hub, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    done = push(capsys, tmp_path)
+    assert done.code == 2
+    assert "`lesion apply` did not write" in done.err
+
+
+def test_a_study_that_reads_other_folders_is_not_pushed(capsys, folder, hub):
+    assert lesion(capsys, "compare", folder, folder.absolute().parent / "relative", "--out", "c").code
+    (folder.parent / "other").mkdir(exist_ok=True)
+    lesion(capsys, "overlay", folder, "--out", "over")
+    if Path("over/summary.json").exists():
+        done = push(capsys, Path("over"))
+        assert "compares other folders" in done.err
