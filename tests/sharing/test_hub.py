@@ -55,6 +55,24 @@ def test_what_was_pushed_comes_back_byte_by_byte(capsys, folder, hub):
     }
 
 
+def test_files_of_others_in_the_folder_stay_there(capsys, folder, hub):
+    for name in (
+        "notes.txt",
+        "secrets.json",
+        "mine.csv",
+        ".env",
+        "cells/notes.txt",
+        "model/model.safetensors",
+        ".x/a.json",
+    ):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}")
+    (folder / "linked.edit").symlink_to(folder.absolute().parent / "private.jsonl")
+    push(capsys, folder, "--with-texts")
+    names = " ".join(hub.repositories[NAME]["files"])
+    assert not re.search(r"notes|secrets|mine|env|model/|linked|\.x", names)
+
+
 def test_the_same_study_is_pushed_as_the_same_bytes(capsys, folder, hub):
     push(capsys, folder)
     before = dict(hub.repositories[NAME]["files"])

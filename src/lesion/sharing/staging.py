@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from lesion import files
-from lesion.atomic import is_leftover, keep
+from lesion.atomic import keep
 from lesion.core import database, shared
 from lesion.core.result import StudyResult
 from lesion.core.store import Store
@@ -39,8 +39,14 @@ STUDY = "study.toml"
 ANSWERS = "data/answers.parquet"
 WRITTEN = (".html", ".csv", ".svg", ".json", ".toml")
 """Endings of files of text that name the folder, models and tasks."""
+TENSORS = ".safetensors"
+KEPT = (".json", ".sqlite", ".edit", TENSORS)
+OWN = ("summary.json", "lesion.json", "proofs.json", "hypotheses.json", "plan.json", "tuning.json", "screen.json")
+OWN += ("truncated.json", STUDY, database.FILE)
+INNER = ("cells", "layers", "references")
+"""What a study keeps: endings, files by name, and folders. Whatever else lies in its folder stays there."""
 WEIGHTS = ("model", "checkpoints")
-"""Folders of a study in which models lie: they are pushed by themselves."""
+"""Folders in which models lie: they are pushed by themselves."""
 MOST_ROWS, MOST_FIGURES = 12, 3
 """Of a card."""
 _ACTS = re.compile(r"([\\`*_\[\]<>#|~!$])")
@@ -114,7 +120,7 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
         if path.suffix == ".sqlite":
             if texts or path.parent == folder:
                 _store(path, target, public, texts=texts)
-        elif path.suffix == ".json":
+        elif path.suffix in (".json", ".toml"):
             if texts or path.parent == folder:
                 keep(target, public(path.read_text("utf-8")))
         elif texts or path.suffix == ".edit":
@@ -146,14 +152,12 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """What a run goes on from: everything but what is made anew, models, and what killed processes left."""
+    """What lesion wrote there and a run goes on from; what is made anew, models, and files of others are left out."""
     for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder)
-        made = path.suffix in (".csv", ".html", ".png", ".svg", ".parquet") or path.name in (CARD, STUDY, shared.FILE)
-        passing = path.name == LOCK or path.name.endswith(("-wal", "-shm", "-journal"))
-        if path.is_symlink() or not path.is_file() or made or passing or is_leftover(path):
-            continue
-        if inside.parts[0] not in ("figures", ".cache") and not {*WEIGHTS} & {*inside.parts[:-1]}:
+        first, *inner = path.relative_to(folder).parts
+        ours = first in INNER and path.suffix in KEPT if inner else first in OWN or path.suffix in (".edit", TENSORS)
+        hidden = any(part.startswith(".") or part in WEIGHTS for part in (first, *inner))
+        if ours and not hidden and path.is_file() and not path.is_symlink():
             yield path
 
 
@@ -265,10 +269,11 @@ def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
     from huggingface_hub import ModelCard
 
     card = ModelCard(privacy.replaced((folder / CARD).read_text("utf-8"), names), ignore_metadata_errors=True)
+    about: Any = card.data
     base = made["model"]
-    card.data.tags = [*dict.fromkeys([*(card.data.tags or ()), "lesion", "edited"])]
+    about.tags = [*dict.fromkeys([*(about.tags or ()), "lesion", "edited"])]
     if re.fullmatch(r"[\w.-]+/[\w.-]+", base) and base not in names:
-        card.data.base_model = base
+        about.base_model = base
     keep(place / CARD, str(card))
     public = json.loads(privacy.replaced(json.dumps(made), names))
     keep(place / "reproduce" / "made.json", json.dumps(public, indent=1) + "\n")
