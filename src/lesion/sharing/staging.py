@@ -41,8 +41,10 @@ WRITTEN = (".html", ".csv", ".svg", ".json", ".toml")
 """Endings of files of text that name the folder, models and tasks."""
 TENSORS = ".safetensors"
 KEPT = (".json", ".sqlite", ".edit", TENSORS)
-OWN = ("summary.json", "lesion.json", "proofs.json", "hypotheses.json", "plan.json", "tuning.json", "screen.json")
-OWN += ("truncated.json", STUDY, database.FILE)
+OWN = {
+    *("summary.json", "lesion.json", "proofs.json", "hypotheses.json", "plan.json", "tuning.json", "screen.json"),
+    *("truncated.json", STUDY, database.FILE),
+}
 INNER = ("cells", "layers", "references")
 """What a study keeps: endings, files by name, and folders. Whatever else lies in its folder stays there."""
 WEIGHTS = ("model", "checkpoints")

@@ -485,5 +485,5 @@ def test_the_card_says_what_was_done_and_keeps_the_base_models_own(tmp_path):
     assert (tmp_path / "out" / "lesion" / f"{edit.label}.edit").read_bytes() == edit.data
     again = kept(tmp_path, tmp_path / "out", prune, name="again.edit")
     apply(tmp_path / "out", [again], tmp_path / "twice")
-    names = {path.name for path in (tmp_path / "twice" / "lesion").iterdir()}
+    names = {path.name for path in (tmp_path / "twice" / "lesion").glob("*.edit")}
     assert names == {f"{edit.label}.edit", f"{again.label}.edit"}

@@ -97,7 +97,9 @@ def test_several_edits_meet_in_one_checkpoint_and_truncations_of_one_matrix_keep
         ("head", 0, 8),
     ]
     assert [each.achieved for each in done.edits] == [None, None, pytest.approx(0.5)]
-    assert {path.name for path in (tmp_path / "out" / "lesion").iterdir()} == {f"{file.label}.edit" for file in files}
+    assert {path.name for path in (tmp_path / "out" / "lesion").glob("*.edit")} == {
+        f"{file.label}.edit" for file in files
+    }
 
 
 def test_what_is_kept_is_told_as_numpy_finds_it(tmp_path):
