@@ -30,7 +30,8 @@ def apply(
         str | None,
         typer.Option(
             metavar="BLOCKS",
-            help="In place of an edit: the blocks from first to last, repeated or left out: 0-13,10-29.",
+            help="The blocks from first to last, repeated or left out: 0-13,10-29. Beside it --edit multiplies"
+            " attention or MLP at the new places: 14.mlp×0.5.",
         ),
     ] = None,
     factor: Annotated[
@@ -53,16 +54,12 @@ def apply(
     from lesion.core.layers import refuse_no_edit  # help need not wait for the catalogue of tasks
     from lesion.core.preflight import blocks_of, refuse_no_part
 
-    if order is not None and not edit:
+    if order is not None:
         unfit = {"--factor": factor, "--force": force, "--weights": weights}
-        _reordered(model, order, [flag for flag, value in unfit.items() if value], revision, out)
+        _reordered(model, order, edit or [], [flag for flag, value in unfit.items() if value], revision, out)
         return
-    if order is not None or not edit:
-        several = "--edit and --order are given" if edit else "Nothing to write is given"
-        raise UsageError(
-            f"{several}; give --edit or --order. An edit and an order are two commands, the second on the folder that"
-            " the first has written."
-        )
+    if not edit:
+        raise UsageError("Nothing to write is given; give --edit or --order.")
     number = None if factor is None else _one(factor)
     written = model if weights is None else weights
     blocks = blocks_of(written, revision if weights is None else None)
@@ -97,10 +94,12 @@ def apply(
     say(f"model: {done.folder} ({_saved(done.folder)})")
 
 
-def _reordered(model: str, order: str, unfit: Sequence[str], revision: str | None, out: Path) -> None:
+def _reordered(
+    model: str, order: str, edit: Sequence[str], unfit: Sequence[str], revision: str | None, out: Path
+) -> None:
     """Write the model with its blocks in another order."""
     if unfit:
-        raise UsageError(f"{unfit[0]} belongs to --edit; leave it out with --order.")
+        raise UsageError(f"{unfit[0]} belongs to --edit without --order; leave it out.")
     from lesion.core.preflight import blocks_of
 
     if (blocks := blocks_of(model, revision)) is None:
@@ -111,10 +110,11 @@ def _reordered(model: str, order: str, unfit: Sequence[str], revision: str | Non
 
     numbers = parse_order(order, blocks or 0, model)
 
+    from lesion.edits.edit import BASELINE
     from lesion.edits.files.reordering import RECIPE, save_reordered
 
     with Bar() as bar:
-        done = save_reordered(model, numbers, out, revision=revision, watcher=bar)
+        done = save_reordered(model, numbers, out, edit=edit or BASELINE, revision=revision, watcher=bar)
     say(f"{len(done.order)} blocks in the order {order_text(done.order)}; {model} has {done.blocks}")
     if done.left_out:
         say(f"not copied: {', '.join(done.left_out)}")

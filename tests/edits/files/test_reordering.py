@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from commandline import lesion as command
 from commandline import save
+from lesion.edits.apply import applied
 from lesion.edits.files.reordering import save_reordered
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
@@ -45,6 +46,44 @@ def test_the_checkpoint_gives_the_logits_and_the_fingerprint_of_the_model_in_mem
     assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert torch.allclose(network(PROMPT).logits, in_memory.network(PROMPT).logits, atol=1e-5)
     assert load(done.folder).fingerprint == in_memory.fingerprint
+
+
+@pytest.mark.parametrize("family", ["llama", "llama_tied", "gpt2", "gpt_neox", "opt", "phi3", "mixtral", "qwen2_moe"])
+def test_factors_of_repeated_blocks_are_those_of_the_reordered_model_in_memory(family, tmp_path):
+    folder, edit = save(tmp_path / "model", family), "2.attention×0.5 + 2.mlp×0.25 + 0.mlp×3"
+    done = save_reordered(folder, "0-1,1-2", tmp_path / "out", edit=edit)
+    in_memory = reordered(load(folder), "0-1,1-2")
+    network, report = AutoModelForCausalLM.from_pretrained(done.folder, output_loading_info=True)
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    with applied(in_memory, edit):
+        wanted = in_memory.network(PROMPT).logits
+    assert torch.allclose(network(PROMPT).logits, wanted, atol=1e-4)
+    assert not torch.allclose(in_memory.network(PROMPT).logits, wanted, atol=1e-2)
+    assert f"but for the factors `{edit}`" in (done.folder / "README.md").read_text()
+
+
+def test_factors_that_weights_cannot_hold_and_other_edits_are_refused(sharded, tmp_path):
+    gemma = save(tmp_path / "gemma", "gemma2")
+    with pytest.raises(UsageError, match="a norm stands behind the last matrix"):
+        save_reordered(gemma, "0-3", tmp_path / "out", edit="1.mlp×0.5")
+    with pytest.raises(UsageError, match="'1×0' is not written together with an order"):
+        save_reordered(sharded, "0-2", tmp_path / "out", edit="1×0")
+    with pytest.raises(UsageError, match="there is no block 3: in this order"):
+        save_reordered(sharded, "0-2", tmp_path / "out", edit="3.mlp×0.5")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_recipe_scales_the_last_matrices_of_the_places_that_are_damped(sharded, tmp_path):
+    save_reordered(
+        sharded, "0-1,0-2", tmp_path / "out", edit="2.attention×0.5 + 3.attention×0.5 + 2.mlp×0.5 + 3.mlp×0.5"
+    )
+    recipe = yaml.safe_load((tmp_path / "out" / "mergekit.yaml").read_text())
+    slices = [one["sources"][0] for one in recipe["slices"]]
+    assert [one["layer_range"] for one in slices] == [[0, 2], [0, 2], [2, 3]]
+    assert [one.get("parameters") is not None for one in slices] == [False, True, False]
+    assert slices[1]["parameters"]["scale"] == [
+        {"filter": "mlp.down_proj", "value": 0.5}, {"filter": "self_attn.o_proj", "value": 0.5}, {"value": 1.0},
+    ]  # fmt: skip
 
 
 def test_shards_and_their_index_hold_together(sharded, tmp_path):

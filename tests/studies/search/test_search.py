@@ -1,12 +1,16 @@
 """A search from its study to its folder: what was planted is found, and what is not there is not claimed."""
 
+import json
+import shlex
+
 import numpy as np
 import pytest
 import torch
-from layouts import LIMIT, by_hand, questions, study
+from layouts import LIMIT, by_hand, greedy, questions, study
 from scipy.stats import binom
+from transformers import AutoModelForCausalLM
 
-from commandline import lesion, write
+from commandline import lesion, save, write
 from lesion.core.cached_answers import Answers
 from lesion.core.study_file import TaskChoice
 from lesion.errors import LesionError
@@ -14,6 +18,7 @@ from lesion.models.load import wrap
 from lesion.studies.search import report
 from lesion.studies.search.candidates import candidates
 from lesion.studies.search.search import Networks, Search
+from lesion.studies.search.study import METHOD
 from lesion.studies.search.summary import summarise
 from lesion.tasks.catalogue import find
 from runs import recall_search, run_search
@@ -72,6 +77,21 @@ def test_a_useless_block_is_found_and_said_to_cost_less_than_the_margin(useless,
     assert (test.candidate, test.gain.value, test.verdict) == ("block 1 left out", 0, "no worse")
     assert "With block 1 left out, tiny:llama loses less than 20 points" in result.findings[0]
     assert result.summary.choices[0].order == "0,2"
+
+
+def test_the_checkpoint_that_the_page_names_says_what_the_candidate_said(capsys, tmp_path, monkeypatch):
+    folder = save(tmp_path / "tiny", "llama")
+    file = questions(tmp_path / "q.jsonl", by_hand(tiny("llama"), [0, 1, 1, 2], {2: 0.5}))
+    words = ("--task", file, "--items", "all", "--lengths", "1,2", "--damping", "0.5", "--max-new-tokens", LIMIT)
+    assert lesion(capsys, "search", folder, *words, "--out", tmp_path / "out").code == 0
+    result = METHOD.recall(tmp_path / "out")
+    (command,) = result.written.values()
+    assert command.endswith("--order 0-1,1-2 --edit '2.attention×0.5 + 2.mlp×0.5' --out best")
+    monkeypatch.chdir(tmp_path)
+    assert lesion(capsys, *shlex.split(command)[1:]).code == 0
+    network = AutoModelForCausalLM.from_pretrained(tmp_path / "best")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert all(greedy(network, row["prompt"]).strip() == row["answer"] for row in rows)
 
 
 # -- nothing there

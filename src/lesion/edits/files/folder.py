@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import torch
@@ -29,6 +30,7 @@ from lesion.models.stored import Checkpoint, Entry, inside, write_index
 from lesion.progress import Watcher
 
 STRIDE = 16 << 20  # bytes copied at a time
+NO_FACTORS: Mapping[str, float] = MappingProxyType({})
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
@@ -70,8 +72,13 @@ def rewrite(
         os.fsync(writing.fileno())
 
 
-def copied(source: Path, target: Path, entries: Sequence[tuple[Entry, str]]) -> None:
-    """Write a shard of tensors of another one, byte for byte, under other names; one may come several times."""
+def copied(
+    source: Path, target: Path, entries: Sequence[tuple[Entry, str]], factors: Mapping[str, float] = NO_FACTORS
+) -> None:
+    """Write a shard of tensors of another one under other names; one may come several times.
+
+    All are written byte for byte, but those that `factors` names, by their new names: these are multiplied.
+    """
     table: dict[str, object] = {"__metadata__": {"format": "pt"}}
     at = 0
     for entry, name in entries:
@@ -84,11 +91,16 @@ def copied(source: Path, target: Path, entries: Sequence[tuple[Entry, str]]) -> 
         writing.write(len(head).to_bytes(8, "little") + head)
         for entry, name in entries:
             reading.seek(entry.start)
-            if _has_floats(entry):
-                tensor = as_tensor(bytearray(reading.read(entry.stop - entry.start)), entry, name)
-                if (broken := not_finite_in(name, tensor)) is not None:
-                    _refuse_not_finite(broken, tensor, source, edited=False)
-                reading.seek(entry.start)
+            if _has_floats(entry) or name in factors:
+                data = bytearray(reading.read(entry.stop - entry.start))
+                tensor = as_tensor(data, entry, name)
+                before = not_finite_in(name, tensor)
+                if before is None and name in factors:
+                    tensor.mul_(factors[name])
+                if (broken := not_finite_in(name, tensor) if name in factors else before) is not None:
+                    _refuse_not_finite(broken, tensor, source, edited=before is None)
+                writing.write(data)
+                continue
             _copy(reading, writing, entry.stop - entry.start)
         writing.flush()
         os.fsync(writing.fileno())

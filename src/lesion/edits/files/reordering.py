@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from lesion.arguments import validated
+from lesion.edits.edit import BASELINE, Edit, EditLike, ScaleAttention, ScaleMlp, as_edit, number, parts
 from lesion.edits.files import card
 from lesion.edits.files.checkpoint import (
     config_of,
@@ -24,6 +26,7 @@ from lesion.edits.files.layout import skeleton as network_of
 from lesion.edits.files.layout import tensors_of
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
+from lesion.models.anatomy import Anatomy
 from lesion.models.order import (
     Order,
     arranged,
@@ -35,6 +38,7 @@ from lesion.models.order import (
 from lesion.models.reordered import path_of, refuse_other_functions
 from lesion.models.source import BUNDLED
 from lesion.models.stored import Checkpoint, Entry, inside, survey
+from lesion.plain import short
 from lesion.progress import Silent, Watcher
 
 RECIPE = "mergekit.yaml"
@@ -51,12 +55,14 @@ class Reordered:
         order: its blocks, by their numbers in the model.
         blocks: how many the model has.
         left_out: files of the model that were not copied.
+        edit: what is multiplied, by the new places; empty: nothing.
     """
 
     folder: Path
     order: Order
     blocks: int
     left_out: tuple[str, ...]
+    edit: str = ""
 
 
 @validated
@@ -65,24 +71,28 @@ def save_reordered(
     order: str | Sequence[int],
     out: Path | str,
     *,
+    edit: EditLike = BASELINE,
     revision: str | None = None,
     watcher: Watcher | None = None,
 ) -> Reordered:
     """Write a model's checkpoint with its blocks in another order, as `reordered` has them in memory.
 
     Tensors are copied byte for byte under the numbers of their new places, each into the shard that it came from;
-    config.json has the new number of blocks and the kind of attention of each. The model is not loaded. Beside the
+    config.json has the new number of blocks and the kind of attention of each. An edit multiplies, at the places that
+    it names, the last matrices of attention and MLP and the biases behind them. The model is not loaded. Beside the
     checkpoint lies the order as a recipe of mergekit (`mergekit.yaml`, passthrough).
 
     Args:
         source: `bundled:NAME`, a folder, a GGUF file, or a hub id.
         order: the blocks from first to last: text such as `"0-13,10-29"`, or a list of numbers.
         out: a folder that does not exist or is empty. It gets its name when everything is written.
+        edit: factors of attention and MLP by their new places, such as `"8.attention×0.5 + 8.mlp×0.5"`.
         revision: branch, tag or commit of a hub id.
         watcher: receives progress and notes.
 
     Raises:
-        UsageError: the order is empty, or names a block that the model does not have; `out` is occupied.
+        UsageError: the order is empty, or names a block that the model does not have; the edit is none of attention or
+            MLP, or cannot be written as weights; `out` is occupied.
         LesionError: a block would be another function at its new place; the checkpoint is quantised, damaged or not in
             safetensors, or has further blocks than its configuration; `out` cannot be written.
     """
@@ -101,16 +111,25 @@ def save_reordered(
     _, other, _ = network_of(arranged(config, numbers, blocks), name)
     refuse_other_functions(network, other, path, numbers, name)
     del other
-    names = _names(checkpoint.entries, tensors_of(network, checkpoint.entries), path, numbers, blocks, name)
+    known = tensors_of(network, checkpoint.entries)
+    names = _names(checkpoint.entries, known, path, numbers, blocks, name)
+    damped = _damped(as_edit(edit), anatomy, numbers, name)
+    factors = {
+        new: factor
+        for tensor, several in names.items()
+        for new in several
+        if (factor := damped.get(known.get(tensor, ""), {}).get(_numbered(new)[1] or 0)) is not None
+    }
     refuse_full(out, checkpoint)
     with emerging(out, watcher.note) as partial:
-        _write(checkpoint, partial, names, watcher, name)
+        _write(checkpoint, partial, names, factors, watcher, name)
         left_out = copy_others(folder, partial, checkpoint, ())
-        note_made(partial, name, ["--order", order_text(numbers), *(["--revision", revision] if revision else [])])
-        done = Reordered(out, numbers, blocks, left_out)
+        done = Reordered(out, numbers, blocks, left_out, str(as_edit(edit)) if factors else "")
+        words = [*(["--edit", done.edit] if done.edit else []), *(["--revision", revision] if revision else [])]
+        note_made(partial, name, ["--order", order_text(numbers), *words])
         unloadable = name.startswith(BUNDLED) or Path(name).suffix == ".gguf"  # names that mergekit does not know
         (partial / RECIPE).write_text(
-            recipe(str(folder) if unloadable else name, numbers, checkpoint), encoding="utf-8"
+            recipe(str(folder) if unloadable else name, numbers, checkpoint, damped), encoding="utf-8"
         )
         base_card(folder, partial, _card(name, done))
         text = json.dumps(_configuration(folder, config, numbers, blocks), indent=2, ensure_ascii=False)
@@ -144,8 +163,43 @@ def _numbered(tensor: str) -> tuple[str, int | None, str]:
     return (match[1], int(match[2]), match[3]) if match else (tensor, None, "")
 
 
+Damped = Mapping[str, Mapping[int, float]]
+"""By a parameter of the model, what its copy at some of the new places is multiplied by."""
+
+
+def _damped(edit: Edit, anatomy: Anatomy, order: Order, name: str) -> Damped:
+    """What an edit of attention and MLP at new places makes of parameters."""
+    damped: dict[str, dict[int, float]] = {}
+    for part in parts(edit):
+        if not isinstance(part, ScaleAttention | ScaleMlp):
+            raise UsageError(
+                f"'{short(str(part), 80)}' is not written together with an order, only factors of attention and MLP at"
+                " the new places, such as 8.mlp×0.5. Write the order first, then the edit on the folder that it gives."
+            )
+        if part.layer >= len(order):
+            raise UsageError(f"there is no block {part.layer}: in this order {name} has blocks 0 to {len(order) - 1}.")
+        branch = getattr(anatomy.block(order[part.layer]), part.unit)
+        if branch is None or not branch.ends or branch.beside:
+            raise UsageError(f"{name} does not show which matrices end {part.address}; '{part}' cannot be written.")
+        if "norm" in type(branch.tail).__name__.lower():
+            raise UsageError(
+                f"'{part}' cannot be written into the weights of {name}: a norm stands behind the last matrix."
+            )
+        ends = {matrix.parameter for matrix in branch.ends}
+        ends |= {f"{m.parameter.removesuffix(m.attribute)}{m.bias}" for m in branch.ends if m.bias is not None}
+        for parameter in ends:
+            places = damped.setdefault(parameter, {})
+            places[part.layer] = places.get(part.layer, 1.0) * part.factor
+    return damped
+
+
 def _write(
-    checkpoint: Checkpoint, target: Path, names: Mapping[str, Sequence[str]], watcher: Watcher, name: str
+    checkpoint: Checkpoint,
+    target: Path,
+    names: Mapping[str, Sequence[str]],
+    factors: Mapping[str, float],
+    watcher: Watcher,
+    name: str,
 ) -> None:
     watcher.begin(name, len(checkpoint.shards), 0, "shards")
     shard_of: dict[str, str] = {}
@@ -155,7 +209,7 @@ def _write(
             (entry, new) for old, entry in checkpoint.entries.items() if entry.shard == shard for new in names[old]
         ]
         if entries:
-            copied(inside(checkpoint.folder, shard), target / shard, entries)
+            copied(inside(checkpoint.folder, shard), target / shard, entries, factors)
         shard_of |= {new: shard for _, new in entries}
         total += sum(entry.stop - entry.start for entry, _ in entries)
         watcher.answered(1)
@@ -177,12 +231,22 @@ def _configuration(folder: Path, config: Any, order: Order, blocks: int) -> dict
     return document
 
 
-def recipe(name: str, order: Sequence[int], checkpoint: Checkpoint) -> str:
+def recipe(name: str, order: Sequence[int], checkpoint: Checkpoint, damped: Damped) -> str:
     """The order as a YAML recipe of mergekit: a passthrough merge, one slice for each run of blocks (end excluded)."""
     dtypes = {entry.dtype for entry in checkpoint.entries.values()} & _DTYPES.keys()
+    scales: list[dict[str, float]] = [{} for _ in order]
+    for parameter, places in damped.items():
+        for place, factor in places.items():
+            scales[place][_numbered(parameter)[2].strip(".").rpartition(".")[0]] = factor
     lines = ["slices:"]
-    for first, last in runs(order):
-        lines += ["  - sources:", f"      - model: {json.dumps(name)}", f"        layer_range: [{first}, {last + 1}]"]
+    for scale, alike in groupby(range(len(order)), lambda place: scales[place]):
+        for first, last in runs([order[place] for place in alike]):
+            range_of = f"        layer_range: [{first}, {last + 1}]"
+            lines += ["  - sources:", f"      - model: {json.dumps(name)}", range_of]
+            lines += ["        parameters:", "          scale:"] if scale else []
+            for matrix, factor in sorted(scale.items()):
+                lines += [f"            - filter: {matrix}", f"              value: {number(factor)}"]
+            lines += ["            - value: 1.0"] if scale else []
     lines.append("merge_method: passthrough")
     lines += [f"dtype: {_DTYPES[dtypes.pop()]}"] if len(dtypes) == 1 else []
     return "\n".join(lines) + "\n"
@@ -191,12 +255,13 @@ def recipe(name: str, order: Sequence[int], checkpoint: Checkpoint) -> str:
 def _card(name: str, done: Reordered) -> Iterator[str]:
     absent = sorted(set(range(done.blocks)) - set(done.order))
     repeated = sorted({number for number in done.order if done.order.count(number) > 1})
+    damped = f", but for the factors {card.code(done.edit)}" if done.edit else ""
     yield f"# {card.code(name)}, blocks in another order"
     yield ""
     yield (
         f"The {len(done.order)} blocks of this model are those of {card.code(name)} in the order"
         f" {card.code(order_text(done.order))}, written by `lesion apply` (lesion {version('lesion')}). Nothing"
-        f" was trained; every tensor is one of the base model, bit for bit. {card.code(RECIPE)} is the same order for"
+        f" was trained; every tensor is one of the base model, bit for bit{damped}. {card.code(RECIPE)} is the same for"
         " mergekit."
     )
     yield ""
