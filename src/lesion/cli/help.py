@@ -39,7 +39,8 @@ EXAMPLES = {
 """Of commands that are no method; those of a method are `Method.examples`."""
 BASIC = (
     *("task", "items", "prompt_style", "out", "layers", "unit", "replace", "edit", "random_controls", "method"),
-    *("share", "matrices", "keep", "study", "clusters", "runs", "steps", "design", "position"),
+    *("share", "matrices", "keep", "study", "clusters", "runs", "steps", "design", "position", "family"),
+    *("lengths", "damping", "control"),
 )
 """Options that `--help` of a study shows beside the required ones; `--help all` shows every option."""
 

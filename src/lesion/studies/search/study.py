@@ -132,8 +132,8 @@ METHOD = Method(
     "search",
     "Search for blocks to repeat, drop, swap or scale: chosen on some items, tested on the others.",
     examples=(
-        "lesion search MODEL --task sums.jsonl --family repeat --damping 1,0.5 --out search",
-        "lesion search MODEL --task sums.jsonl --family drop --lengths 1,2,3,4 --control facts.jsonl --out drop",
+        "lesion search MODEL --task sums.jsonl --damping 1,0.5 --out repeat",
+        "lesion search MODEL --task sums.jsonl --family drop --lengths 2 --out drop",
     ),
     python="""
 Example:
