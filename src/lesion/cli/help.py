@@ -31,7 +31,7 @@ EXAMPLES = {
     "perturb": ("lesion perturb base/ --like tuned/ --out noisy/",),
     "run": ("lesion run --list", "lesion run demo --show", "lesion run study.toml --out study"),
     "report": ("lesion report study",),
-    "export": ("lesion export study --out paper", "lesion export study --pdf --out figures"),
+    "export": ("lesion export study --out paper", "lesion export study --inspect-log --out logs"),
     "push": ("lesion push study OWNER/NAME --dry-run", "lesion push pruned OWNER/NAME --public"),
     "fetch": ("lesion fetch OWNER/NAME --out study",),
     "show an edit": ("lesion edit show skill.edit",),

@@ -103,14 +103,32 @@ def export(
     png: Annotated[bool, typer.Option("--png", help="The figure as PNG, 300 pixels to an inch.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="The table for booktabs.")] = False,
     paragraph: Annotated[bool, typer.Option("--paragraph", help="The claims as a paragraph, and BibTeX.")] = False,
+    inspect_log: Annotated[bool, typer.Option("--inspect-log", help="Every answer as logs of inspect_ai.")] = False,
+    every_eval_ever: Annotated[
+        bool, typer.Option("--every-eval-ever", help="Every answer in the schema of Every Eval Ever.")
+    ] = False,
+    eval_results: Annotated[
+        bool, typer.Option("--eval-results", help="Benchmarks as .eval_results of a model's repository on the hub.")
+    ] = False,
 ) -> None:
-    """Write a figure at the width of a column and of a page, a table, a paragraph and BibTeX; all without a choice."""
+    """Write what a paper takes (figures, a table, a paragraph, BibTeX: all without a choice), or logs for others."""
     from lesion.core.preflight import refuse_no_folder
     from lesion.registry import recall
 
     refuse_no_folder(folder)
     chosen = {"pdf": pdf, "svg": svg, "png": png, "latex": latex, "paragraph": paragraph}
-    for path in recall(folder).export(out, [name for name, wanted in chosen.items() if wanted]):
+    formats = [name for name, wanted in chosen.items() if wanted]
+    chosen = {"inspect-log": inspect_log, "every-eval-ever": every_eval_ever, "eval-results": eval_results}
+    written: list[Path] = []
+    if logs := [name for name, wanted in chosen.items() if wanted]:
+        from lesion.sharing.logs import write
+
+        written, left = write(folder, out, logs)
+        if left:
+            say(f"note: left out, since nothing in it is right or wrong: {', '.join(left)}", error=True)
+    if formats or not logs:
+        written += recall(folder).export(out, formats)
+    for path in written:
         say(str(path))
 
 

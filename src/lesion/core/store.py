@@ -131,6 +131,11 @@ class Store:
         ((stored_hash, stored_text),) = self._rows("SELECT hash, text FROM study")
         return str(stored_hash), str(stored_text)
 
+    @property
+    def made(self) -> str:
+        """When the store was made, in ISO 8601."""
+        return str(self._rows("SELECT made FROM study")[0][0])
+
     def add_model(self, fingerprint: str, name: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Note a model before its answers are written; of one that is known already the metadata are replaced.
 
