@@ -25,7 +25,7 @@ def read(line):
     method = next(each for each in methods().values() if each.command == words[0])
     seen = []
     application = typer.Typer()
-    application.command()(checked(command(method, lambda _, study, out, choice, every, dry: seen.append((study, out)))))
+    application.command()(checked(command(method, lambda _, study, out, choice, **rest: seen.append((study, out)))))
     typer.main.get_command(application).main(words[1:], standalone_mode=False)
     return seen[0]
 

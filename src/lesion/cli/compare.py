@@ -43,6 +43,7 @@ def run(
     *,
     every: bool,
     dry: bool,
+    track: str | None,
     json: bool,
     fail_if: str | None,
     margin: float | None,
@@ -52,6 +53,8 @@ def run(
         raise UsageError(f"--fail-if takes {WORSE}, not '{fail_if}'.")
     if margin is not None and (fail_if is None or not 0 <= margin <= 100):
         raise UsageError(f"--margin stands with --fail-if {WORSE} and is a number of points from 0 to 100.")
+    if json and track is not None:
+        raise UsageError("--json prints the summary and nothing else; leave --track out.")
     result: StudyResult | None
     if json:
         from lesion.core.temporary_folder import folder_of
@@ -62,7 +65,7 @@ def run(
             result.report()
         print(result.summary.text(), end="")
     else:
-        result = running.run(method, study, out, choice, every=every, dry=dry)
+        result = running.run(method, study, out, choice, every=every, dry=dry, track=track)
     if fail_if is not None and result is not None:
         _fail_if_worse(result.summary, (margin or 0.0) / 100)
 

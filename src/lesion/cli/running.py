@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,12 @@ def run(
     *,
     every: bool = False,
     dry: bool = False,
+    track: str | None = None,
 ) -> StudyResult | None:
-    """Run a study into a folder, show and return its result; `every`: all claims and rows; `dry`: say what it costs."""
+    """Run a study into a folder, show and return its result.
+
+    `every`: all claims and rows; `dry`: say what it costs; `track`: the tracker that keeps its run.
+    """
     if choice.distributed and not method.distributed:
         what = "This study only reads finished folders" if method.only_reads else "A laboratory trains its models here"
         raise UsageError(f"{what}; leave --workers and --ray out.")
@@ -47,11 +51,12 @@ def run(
         from lesion.core.preflight import look_ahead
 
         look_ahead(study)
-    with Bar() as bar:
+    bar = Bar()
+    with nullcontext(bar) if track is None or dry else _tracked(track, study, bar) as watcher:
         try:
             engines = nullcontext() if method.only_reads else opened(choice, bar)
-            with folder_of(folder), engines as make_engine:
-                result = method.run(study, folder, watcher=bar, make_engine=make_engine, dry=dry)
+            with bar, folder_of(folder), engines as make_engine:
+                result = method.run(study, folder, watcher=watcher, make_engine=make_engine, dry=dry)
         except DryRun as done:
             bar.say(str(done))
             return None
@@ -60,8 +65,15 @@ def run(
             kept = method.kept.replace("{folder}", str(folder)) if folder.exists() else "Nothing was kept."
             bar.say(f"Stopped. {kept}")
             raise
-    show(result, bar.notes, every=every)
+        show(result, bar.notes, every=every)
+        watcher.result = result
     return result
+
+
+def _tracked(library: str, study: StudyFile, bar: Bar) -> AbstractContextManager[Any]:
+    from lesion.sharing.tracking import tracked  # help need not wait for it
+
+    return tracked(library, study, bar)
 
 
 def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = False) -> None:

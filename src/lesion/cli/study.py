@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli.commands import DeviceMap, Dry, Every, GpusPerWorker, Ray, TrustRemoteCode, Workers
+from lesion.cli.commands import DeviceMap, Dry, Every, GpusPerWorker, Ray, Track, TrustRemoteCode, Workers
 from lesion.cli.running import run, show
 from lesion.cli.terminal import say
 from lesion.core.options import schema
@@ -45,6 +45,7 @@ def run_study(
     ] = None,
     every: Every = False,
     dry_run: Dry = False,
+    track: Track = None,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
     from lesion.registry import load_study, method_of
@@ -62,7 +63,7 @@ def run_study(
         plan = load_study(study)
         engine = getattr(plan, "engine", None) or "transformers"
         choice = EngineChoice(engine, workers, ray, gpus_per_worker, device_map, trust_remote_code)
-        run(method_of(plan), plan, out, choice, every=every, dry=dry_run)
+        run(method_of(plan), plan, out, choice, every=every, dry=dry_run, track=track)
 
 
 def _print_schema(kind: str | None) -> None:

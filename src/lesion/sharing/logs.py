@@ -311,7 +311,7 @@ def eval_results(runs: Sequence[Run]) -> dict[str, str]:
         UsageError: no task is a data set of the hub.
     """
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
-    from huggingface_hub.utils import yaml_dump
+    from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
     files = {}
     for run in runs:

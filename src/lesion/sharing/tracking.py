@@ -1,0 +1,179 @@
+"""Experiment trackers: progress while a study runs, its claims and figures at the end; trackio, wandb or mlflow."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from lesion import files
+from lesion.core.result import StudyResult
+from lesion.core.study_file import StudyFile
+from lesion.errors import LesionError, UsageError
+from lesion.files import reason
+from lesion.progress import Watcher
+from lesion.sharing import privacy
+
+LIBRARIES = ("trackio", "wandb", "mlflow")
+PROJECT = "lesion"
+EVERY = 5.0
+"""Seconds between two points of progress."""
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """What is asked of a library that keeps runs."""
+
+    def begin(self, name: str, settings: Mapping[str, str]) -> None:
+        """A run begins."""
+        ...
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
+        """Numbers at a step."""
+        ...
+
+    def end(self, claims: Sequence[str], figures: Sequence[Path]) -> None:
+        """The run ends, with what it has shown; nothing where it broke off."""
+        ...
+
+
+class Runs:
+    """trackio and wandb, which have one interface."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def begin(self, name: str, settings: Mapping[str, str]) -> None:
+        """A run of the project `lesion`."""
+        self._library.init(project=PROJECT, name=name, config=dict(settings))
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
+        """A point of each curve."""
+        self._library.log(dict(numbers), step=step)
+
+    def end(self, claims: Sequence[str], figures: Sequence[Path]) -> None:
+        """Claims as a table, figures as pictures."""
+        shown: dict[str, Any] = {figure.stem: self._library.Image(str(figure)) for figure in figures}
+        if claims:
+            shown["claims"] = self._library.Table(columns=["claim"], data=[[claim] for claim in claims])
+        if shown:
+            self._library.log(shown)
+        self._library.finish()
+
+
+class Mlflow:
+    """mlflow, whose files are artifacts."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def begin(self, name: str, settings: Mapping[str, str]) -> None:
+        """A run of the experiment `lesion`."""
+        self._library.set_experiment(PROJECT)
+        self._library.start_run(run_name=name)
+        self._library.log_params(settings)
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
+        """A point of each metric."""
+        self._library.log_metrics(dict(numbers), step=step)
+
+    def end(self, claims: Sequence[str], figures: Sequence[Path]) -> None:
+        """Claims and figures as artifacts."""
+        if claims:
+            self._library.log_text("".join(f"- {claim}\n" for claim in claims), "claims.md")
+        for figure in figures:
+            self._library.log_artifact(str(figure), "figures")
+        self._library.end_run("FINISHED" if claims or figures else "KILLED")
+
+
+def tracker(library: str) -> Tracker:
+    """The tracker of a library, imported now."""
+    if library not in LIBRARIES:
+        raise UsageError(f"--track takes {', '.join(LIBRARIES)}, not '{library}'.")
+    try:
+        module = import_module(library)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"--track {library} needs a package: pip install 'lesion[{library}]' ({error}).") from None
+    return Mlflow(module) if library == "mlflow" else Runs(module)
+
+
+class Tracked:
+    """A watcher that hands on what it is told, and has a tracker keep how far the study is.
+
+    A tracker that fails later ends no study: that is noted once.
+
+    Attributes:
+        result: what the study has shown, set once its figures are written.
+    """
+
+    def __init__(self, inner: Watcher, tracker: Tracker) -> None:
+        self._inner, self._tracker = inner, tracker
+        self._total = self._done = self._step = self._kept = 0
+        self._spoke, self._failed = 0.0, False
+        self.result: StudyResult[Any] | None = None
+
+    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
+        """Handed on."""
+        self._log()
+        self._total, self._done = total, stored
+        self._inner.begin(model, total, stored, what)
+
+    def answered(self, count: int) -> None:
+        """Handed on, and kept every few seconds."""
+        self._inner.answered(count)
+        self._done, self._step = self._done + count, self._step + count
+        if time.monotonic() - self._spoke >= EVERY or self._done >= self._total:
+            self._log()
+
+    def note(self, text: str) -> None:
+        """Handed on."""
+        self._inner.note(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def _log(self) -> None:
+        if self._step > self._kept and self._total:
+            self._spoke, self._kept = time.monotonic(), self._step
+            numbers = {"answers": float(self._step), "share done": self._done / self._total}
+            self.attempt(lambda: self._tracker.log(numbers, self._step))
+
+    def attempt(self, telling: Callable[[], None]) -> None:
+        """Tell the tracker something."""
+        try:
+            telling()
+        except Exception as error:
+            if not self._failed:
+                self._inner.note(f"The tracker failed ({reason(error)}); the study goes on without it.")
+            self._failed = True
+
+
+@contextmanager
+def tracked(library: str, study: StudyFile, watcher: Watcher) -> Iterator[Tracked]:
+    """The watcher with a tracker beside it, whose run begins now and ends with the `with`.
+
+    Raises:
+        UsageError: there is no such tracker, or it is not installed.
+        LesionError: it keeps no run.
+    """
+    kept = tracker(library)
+    entries = study.model_dump(mode="json", exclude_none=True)
+    names = privacy.public_names(files.texts(entries))
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in entries.items()}
+    settings = {key: privacy.replaced(value, names) for key, value in texts.items()}
+    try:
+        kept.begin(study.name, settings)
+    except Exception as error:
+        raise LesionError(f"{library} keeps no run ({reason(error)}); mend that, or leave --track out.") from error
+    watching = Tracked(watcher, kept)
+    try:
+        yield watching
+    finally:
+        result = watching.result
+        claims = [] if result is None else [privacy.replaced(claim, names) for claim in result.findings]
+        pictures = [] if result is None else sorted((Path(result.folder) / "figures").glob("*.png"))
+        watching.attempt(lambda: kept.end(claims, pictures))
