@@ -52,7 +52,12 @@ def run(
 
         look_ahead(study)
     bar = Bar()
-    with nullcontext(bar) if track is None or dry else _tracked(track, study, bar) as watcher:
+    keeping: AbstractContextManager[Any] = nullcontext(bar)
+    if track is not None and not dry:
+        from lesion.sharing.tracking import tracked
+
+        keeping = tracked(track, study, bar)
+    with keeping as watcher:
         try:
             engines = nullcontext() if method.only_reads else opened(choice, bar)
             with bar, folder_of(folder), engines as make_engine:
@@ -66,14 +71,9 @@ def run(
             bar.say(f"Stopped. {kept}")
             raise
         show(result, bar.notes, every=every)
-        watcher.result = result
+        if watcher is not bar:
+            watcher.result = result
     return result
-
-
-def _tracked(library: str, study: StudyFile, bar: Bar) -> AbstractContextManager[Any]:
-    from lesion.sharing.tracking import tracked  # help need not wait for it
-
-    return tracked(library, study, bar)
 
 
 def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = False) -> None:
