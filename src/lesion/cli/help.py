@@ -43,6 +43,8 @@ BASIC = (
     *("lengths", "damping", "control"),
 )
 """Options that `--help` of a study shows beside the required ones; `--help all` shows every option."""
+RARE = {"search": ("unit", "matrices", "keep")}
+"""Those that few need in the study of that command."""
 
 
 def register(group: typer.Typer, name: str, command: Any, *, panel: str | None = None, example: str = "") -> None:

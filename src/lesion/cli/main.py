@@ -54,7 +54,7 @@ def app(*, every: bool = False) -> typer.Typer:
             place, panel = (groups.setdefault(group[0], typer.Typer()), None) if group else (made, help.STUDIES)
             short = method.distributed and not every
             rest = (f"Every option: lesion {method.command} --help all",) if short else ()
-            basic = help.BASIC if short else None
+            basic = [name for name in help.BASIC if name not in help.RARE.get(method.command, ())] if short else None
             made_of = (
                 command(method, compare.run, more=compare.OPTIONS)
                 if method.command == "compare"
