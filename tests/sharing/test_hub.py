@@ -3,9 +3,11 @@
 import base64
 import contextlib
 import hashlib
+import http.server
 import json
 import re
 import sqlite3
+import threading
 import zlib
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 from huggingface_hub.errors import HFValidationError, LocalTokenNotFoundError, RepositoryNotFoundError
 
 from commandline import lesion
-from hubs import refusal
+from hubs import Site, refusal
 
 NAME = ("dataset", "me/study")
 TEXTS = ("sky above Lisbon", "moon larger", "garden spider", "capital city", "certainly not")
@@ -71,6 +73,49 @@ def test_files_of_others_in_the_folder_stay_there(capsys, folder, hub):
     push(capsys, folder, "--with-texts")
     names = " ".join(hub.repositories[NAME]["files"])
     assert not re.search(r"notes|secrets|mine|env|model/|linked|\.x", names)
+
+
+@pytest.fixture
+def site(hub, monkeypatch):
+    """The real client of huggingface_hub before a server on this machine that answers as the hub's addresses do."""
+    import huggingface_hub.constants
+    from huggingface_hub import HfApi
+
+    from lesion.sharing import hub as sharing_hub
+
+    handler = type("Handler", (Site,), {"hub": hub})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(sharing_hub, "connection", lambda token=Site.token: HfApi(endpoint=address, token=token))
+    yield hub
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_real_client_sends_and_fetches_the_same_bytes(capsys, folder, site, monkeypatch):
+    done = push(capsys, folder, "--with-texts")
+    assert done.code == 0, done.err
+    repository = site.repositories[NAME]
+    assert repository["private"]
+    done = lesion(capsys, "fetch", "me/study", "--out", "back")
+    assert done.code == 0, done.err
+    there = {name: data for name, data in repository["files"].items() if name != ".gitattributes"}
+    assert files_of(Path("back")) == there
+    repository["files"]["old.csv"] = b""
+    about = json.loads(repository["files"]["shared.json"])
+    repository["files"]["shared.json"] = json.dumps({**about, "files": {**about["files"], "old.csv": "0"}}).encode()
+    assert push(capsys, folder, "--with-texts").code == 0
+    assert "old.csv" not in repository["files"]
+    done = lesion(capsys, "fetch", "me/absent")
+    assert "There is no repository me/absent on the hub" in done.err
+    monkeypatch.setattr(Site, "token", "hf_of_somebody_else")
+    done = push(capsys, folder, "--with-texts")
+    assert done.code == 1
+    assert "The hub does not know you" in done.err
 
 
 def test_the_same_study_is_pushed_as_the_same_bytes(capsys, folder, hub):

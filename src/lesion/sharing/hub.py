@@ -172,7 +172,9 @@ def explained(repository: str, doing: str) -> Iterator[None]:
 
 
 def _explanation(error: Exception, repository: str, doing: str) -> str | None:
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    # Of a hub at another address the client fails again while it words what it was answered.
+    answers = [getattr(getattr(cause, "response", None), "status_code", None) for cause in causes(error)]
+    status = next(filter(None, answers), None)
     kinds = {type(cause).__name__ for cause in causes(error)}
     log_in = "log in with `hf auth login`, or set HF_TOKEN to a token"
     if "HFValidationError" in kinds:
