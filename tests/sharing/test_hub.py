@@ -389,6 +389,44 @@ def test_a_second_push_takes_away_what_is_no_more_and_says_what_history_keeps(ca
     assert "mine.txt" in hub.repositories[NAME]["files"]
 
 
+def test_a_study_is_sent_once_it_is_finished(capsys, hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = [
+        "ablate",
+        "bundled:llama-base",
+        "--task",
+        "primer:atlas",
+        "--items",
+        "4",
+        "--layers",
+        "1",
+        "--out",
+        "study",
+    ]
+    done = lesion(capsys, *asked, "--push", "nameless")
+    assert done.code == 2
+    assert not Path("study").exists()
+    done = lesion(capsys, *asked, "--push", "me/study")
+    assert done.code == 0, done.err
+    assert hub.repositories[NAME]["private"]
+    assert not json.loads(hub.repositories[NAME]["files"]["shared.json"])["texts"]
+    done = lesion(
+        capsys,
+        "patch",
+        "bundled:llama-base",
+        "--task",
+        "primer:atlas",
+        "--items",
+        "1",
+        "--out",
+        "p",
+        "--push",
+        "me/other",
+    )
+    assert done.code == 2
+    assert "not sent without a look at its page" in done.err
+
+
 def test_a_checkpoint_goes_out_with_how_it_was_made(capsys, hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert lesion(capsys, "apply", "bundled:llama-base", "--edit", "3x0", "--out", "pruned").code == 0

@@ -63,7 +63,13 @@ Track = Annotated[
     str | None,
     typer.Option("--track", metavar="NAME", help="Keep progress, claims and figures in trackio, wandb or mlflow."),
 ]
+Push = Annotated[
+    str | None,
+    typer.Option("--push", metavar="OWNER/NAME", help="Send the finished study as `lesion push`: private, no texts."),
+]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Answer a few items, say what the rest costs, and stop.")]
+OUTLETS = {"track": Track, "push": Push}
+"""Where else a study goes while it runs and once it is finished."""
 MODELS = ("model", "models")
 REVISION = "Branch, tag or commit of the model; for one of several give MODEL@REVISION."
 _SYNTAX = {"": "", "repeat": " Repeatable.", "comma": " Comma-separated list."}
@@ -87,7 +93,7 @@ def command(
         out: Path | None = values.pop("out")
         every: bool = values.pop("every")
         dry: bool = values.pop("dry_run", False)
-        track: str | None = values.pop("track")
+        outlets = {name: values.pop(name) for name in OUTLETS if name in values}
         revision: str | None = values.pop("revision", None)
         workers = {name: values.pop(name) for name in WORKERS if name in values}
         own = {name: values.pop(name) for name in more}
@@ -102,7 +108,7 @@ def command(
         chosen = method.expanded(chosen, lambda text: say(f"note: {text}"))
         study = method.study.from_options(name=method.default_name or method.kind, **chosen)
         engine = getattr(study, "engine", None) or "transformers"
-        run(method, study, out, EngineChoice(engine, **workers), every=every, dry=dry, track=track, **own)
+        run(method, study, out, EngineChoice(engine, **workers), every=every, dry=dry, **outlets, **own)
 
     run_method.__doc__ = method.help
     parameters = [*_parameters(method, options), *(_named(name, *declared) for name, declared in more.items())]
@@ -134,7 +140,8 @@ def _parameters(method: Method[Any], options: Sequence[Option]) -> list[inspect.
     kind, default = (Path, inspect.Parameter.empty) if method.needs_out else (Path | None, None)
     parameters.append(_named("out", Annotated[kind, out], default))
     parameters.append(_named("every", Every, False))
-    parameters.append(_named("track", Track, None))
+    outlets = [name for name in OUTLETS if name == "track" or not method.only_reads]
+    parameters += [_named(name, OUTLETS[name], None) for name in outlets]
     names = {option.name for option in options}
     if names.intersection(MODELS) and "revision" not in names:
         revision = typer.Option("--revision", metavar="TEXT", help=REVISION, rich_help_panel=WHAT)

@@ -27,10 +27,12 @@ def run(
     every: bool = False,
     dry: bool = False,
     track: str | None = None,
+    push: str | None = None,
 ) -> StudyResult | None:
     """Run a study into a folder, show and return its result.
 
-    `every`: all claims and rows; `dry`: say what it costs; `track`: the tracker that keeps its run.
+    `every`: all claims and rows; `dry`: say what it costs; `track`: the tracker that keeps its run;
+    `push`: the repository of the hub that it is sent to.
     """
     if choice.distributed and not method.distributed:
         what = "This study only reads finished folders" if method.only_reads else "A laboratory trains its models here"
@@ -41,6 +43,8 @@ def run(
         raise UsageError(
             "This study loads no model of yours, so --device-map and --trust-remote-code mean nothing; leave them out."
         )
+    if push is not None:
+        _refuse_unsendable(method, push)
     # Help need not wait for pandas, and what only reads folders neither for the catalogue of tasks nor for torch.
     from lesion.core.estimate import DryRun
     from lesion.core.temporary_folder import folder_of
@@ -73,7 +77,20 @@ def run(
         show(result, bar.notes, every=every)
         if watcher is not bar:
             watcher.result = result
+    if push is not None:
+        from lesion.cli.share import send
+
+        send(folder, push, yes=True)  # it was asked for, and is private and without texts
     return result
+
+
+def _refuse_unsendable(method: Method[Any], repository: str) -> None:
+    """Refuse before the study what could not be sent after it."""
+    from lesion.sharing.hub import Remote
+
+    Remote(repository, None)
+    if method.only_reads or not method.result_class().TEXTLESS:
+        raise UsageError("This study is not sent without a look at its page; leave --push out, and use `lesion push`.")
 
 
 def show(result: StudyResult, shown_notes: Sequence[str] = (), *, every: bool = False) -> None:

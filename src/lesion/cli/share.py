@@ -32,12 +32,20 @@ def push(
 ) -> None:
     """Share a study as a data set of the Hugging Face hub, or an edited checkpoint as a model."""
     from lesion.core.preflight import refuse_no_folder
-    from lesion.sharing import hub, staging
 
     refuse_no_folder(folder)
+    send(folder, repository, texts=with_texts, public=public, dry=dry_run, yes=yes)
+
+
+def send(
+    folder: Path, repository: str, *, texts: bool = False, public: bool = False, dry: bool = False, yes: bool = False
+) -> None:
+    """Say what goes out, ask, and send it."""
+    from lesion.sharing import hub, staging
+
     remote = hub.Remote(repository, hub.connection())
     with tempfile.TemporaryDirectory(prefix="lesion-push-") as place:
-        shipment = staging.shipment(folder, Path(place).resolve(), repository, texts=with_texts)
+        shipment = staging.shipment(folder, Path(place).resolve(), repository, texts=texts)
         sizes = {name: path.stat().st_size for name, path in shipment.files.items()}
         who = "public" if public else "private"
         what = "data set" if shipment.kind == "dataset" else "model"
@@ -51,10 +59,10 @@ def push(
                 inside = sum(size for name, size in sizes.items() if Path(name).parent.as_posix() == inner)
                 say(f"  {inner}/  {count} files, {amount(inside)}")
         if shipment.kind == "dataset":
-            say(f"Questions and answers are {'IN' if with_texts else 'not'} in these files." + _ids(with_texts))
+            say(f"Questions and answers are {'IN' if texts else 'not'} in these files." + _ids(texts))
         for path, name in shipment.renamed.items():
             say(f"{short(path, 200)} is called {name} there, and nobody can go on with the study.")
-        if dry_run:
+        if dry:
             say("Nothing was sent.")
             return
         if not yes:
@@ -64,8 +72,8 @@ def push(
         say(f"sent: {remote.send(shipment, private=not public, note=lambda text: say(f'note: {text}', error=True))}")
 
 
-def _ids(with_texts: bool) -> str:
-    return "" if with_texts else " Ids of items, right or wrong, and lengths are."
+def _ids(texts: bool) -> str:
+    return "" if texts else " Ids of items, right or wrong, and lengths are."
 
 
 def fetch(

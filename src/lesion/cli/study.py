@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli.commands import DeviceMap, Dry, Every, GpusPerWorker, Ray, Track, TrustRemoteCode, Workers
+from lesion.cli.commands import DeviceMap, Dry, Every, GpusPerWorker, Push, Ray, Track, TrustRemoteCode, Workers
 from lesion.cli.running import run, show
 from lesion.cli.terminal import say
 from lesion.core.options import schema
@@ -46,6 +46,7 @@ def run_study(
     every: Every = False,
     dry_run: Dry = False,
     track: Track = None,
+    push: Push = None,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
     from lesion.registry import load_study, method_of
@@ -63,7 +64,7 @@ def run_study(
         plan = load_study(study)
         engine = getattr(plan, "engine", None) or "transformers"
         choice = EngineChoice(engine, workers, ray, gpus_per_worker, device_map, trust_remote_code)
-        run(method_of(plan), plan, out, choice, every=every, dry=dry_run, track=track)
+        run(method_of(plan), plan, out, choice, every=every, dry=dry_run, track=track, push=push)
 
 
 def _print_schema(kind: str | None) -> None:

@@ -118,7 +118,7 @@ def read(folder: Path) -> tuple[list[Run], list[str]]:
         answers, made = store.answers(), datetime.fromisoformat(store.made)
     answers = answers[~answers["task"].str.startswith(EARLY)]
     scored = (answers["scores"].map(len) == 1) & (answers["ranks"].map(len) == 0)
-    left = sorted({str(task) for task in answers.loc[scored, "task"]})
+    left = sorted({str(task) for task in answers.loc[scored, "task"]} - {f"gold:{task}" for task in answers["task"]})
     places = answers[~scored].groupby(["model_name", "task", "edit"], sort=False)
     runs = [
         Run(

@@ -152,6 +152,7 @@ class SearchResult(StudyResult[SearchSummary]):
     """A search over layouts: its numbers, and how what it chose is written as a checkpoint."""
 
     SUMMARY = SearchSummary
+    TEXTLESS = True
     EYEBROW = "search of layouts"
     READING = READING
     TESTED = (
