@@ -44,6 +44,7 @@ CHAINS: dict[str, dict[str, list[str]]] = {
         "planted": ["lab", "planted", "--kind", "compiled"],
         "layers": ["run", "{studies}/planted.toml"],
     },
+    "search": {"search": ["run", "{studies}/search.toml"]},
     "units": {"units": ["run", "{studies}/units.toml"]},
     "stopped": {"stopped": ["run", "{studies}/stopped.toml"]},
     "isolation": {

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from layouts import by_hand, greedy, questions, study
+from layouts import LIMIT, by_hand, greedy, questions, study
 
 from lesion.core.store import Store
 from lesion.edits.edit import Scale, Truncate, parts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
+from lesion.models.reordered import reordered
 from lesion.studies.search.candidates import candidates
 from runs import run_search
 from tiny import model, tiny, tokenizer
@@ -55,6 +56,26 @@ def test_every_layout_says_what_a_network_built_by_hand_says(values, llama, tmp_
             assert text == greedy(plain, question)
             differing += text != greedy(network, question)
     assert differing > len(everyone)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gemma3", "mixtral", "unknown"])
+def test_in_other_architectures_a_candidate_answers_as_the_reordered_model_alone(family, tmp_path):
+    original = model(family)
+    file = questions(tmp_path / "q.jsonl", tiny("llama"), 12)
+    what = study(file, model=original.name, family=["repeat", "swap"], lengths=[1, 2], damping=[0.5], screen="none")
+    result = run_search(what.model_copy(update={"anyway": True}), tmp_path / "out", model=original)
+    rows = {row.name: row for row in result.summary.candidates}
+    with Store.read(tmp_path / "out") as store:
+        answers = store.answers()
+    blocks = range(len(original.anatomy.blocks))
+    for candidate in candidates(what, original.anatomy, blocks)[:: 2 if family == "gemma3" else 1]:
+        row, other = rows[candidate.name], reordered(original, candidate.written)
+        own = answers[(answers["model_name"] == row.model) & (answers["edit"] == row.edit)]
+        own = own[own["task"] == str(file)]
+        assert len(own) > 0
+        for text, question in zip(own["text"], own["question"], strict=True):
+            said = other.generate(question, candidate.damped, max_new_tokens=LIMIT, stop="\n", prompt_style="raw")
+            assert text == said
 
 
 def test_repeats_that_end_at_one_block_are_edits_of_one_network(llama):

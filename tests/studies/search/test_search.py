@@ -1,5 +1,6 @@
 """A search from its study to its folder: what was planted is found, and what is not there is not claimed."""
 
+import hashlib
 import json
 import shlex
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from layouts import LIMIT, by_hand, greedy, questions, study
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 from transformers import AutoModelForCausalLM
 
 from commandline import lesion, save, write
@@ -15,6 +16,7 @@ from lesion.core.cached_answers import Answers
 from lesion.core.study_file import TaskChoice
 from lesion.errors import LesionError
 from lesion.models.load import wrap
+from lesion.statistics.paired import paired_drop
 from lesion.studies.search import report
 from lesion.studies.search.candidates import candidates
 from lesion.studies.search.search import Networks, Search
@@ -169,6 +171,64 @@ def test_a_candidate_that_is_truly_better_is_mostly_found_and_shown(llama, task)
     assert sum(found) >= 36
     assert sum(summary.tests[0].shown == 1 for summary in summaries) >= 32
     assert sum(summary.choices[0].luck.p <= 0.05 for summary in summaries) >= 32
+
+
+# -- the test
+
+
+def test_what_is_tested_is_what_two_lists_of_right_answers_say(llama, tmp_path):
+    file = questions(tmp_path / "q.jsonl", by_hand(tiny("llama"), [0, 1, 1, 2]))
+    other = questions(tmp_path / "other.jsonl", tiny("llama"), 30)
+    what = study(file, lengths=[1, 2], family=["repeat", "drop"], controls=[str(other)], margin=30)
+    result = run_search(what, tmp_path / "out", model=llama)
+    answers = result.answers[result.answers["task"].isin([str(file), str(other)])]
+    names = {row.name: (row.model, row.edit) for row in result.summary.candidates}
+    tests = result.summary.tests
+    assert len(tests) == 3 * 2
+    margins = [test for test in tests if test.control or test.contest != "better"]
+    assert len(margins) == 5
+    for test in tests:
+        network, edit = names[test.candidate]
+        under = answers[(answers["model_name"] == network) & (answers["edit"] == edit) & (answers["task"] == test.task)]
+        right = dict(zip(under["item"], under["correct"], strict=True))
+        own = answers[(answers["model_name"] == "tiny:llama") & (answers["edit"] == "baseline")]
+        own = own[(own["task"] == test.task) & own["item"].isin(right)]
+        before = dict(zip(own["item"], own["correct"], strict=True))
+        items = sorted(before) if test.control else [item for item in sorted(before) if item in tested_items(file)]
+        assert test.items == len(items)
+        won = sum(right[item] and not before[item] for item in items)
+        lost = sum(before[item] and not right[item] for item in items)
+        assert test.gain.value == pytest.approx((won - lost) / len(items))
+        assert test.gain.p == pytest.approx(binomtest(won, won + lost).pvalue if won + lost else 1)
+        if test in margins:  # a wider interval, for five of them
+            assert (test.gain.low > -0.3) == (test.verdict == "no worse")
+            assert (test.gain.high < -0.3) == (test.verdict == "worse")
+            plain = paired_drop(*(np.array([each[item] for item in items]) for each in (right, before)), 1 - 0.05 / 5)
+            assert (test.gain.low, test.gain.high) == pytest.approx((plain.low, plain.high))
+        else:
+            assert test.verdict is None
+            assert test.gain.p_corrected == test.gain.p
+
+
+def tested_items(file):
+    """The second half of the items in the order of their draw."""
+    ids = [json.loads(line)["id"] for line in file.read_text().splitlines()]
+    return sorted(ids, key=lambda each: hashlib.sha256(f"0:{each}".encode()).digest())[len(ids) // 2 :]
+
+
+def test_the_page_begins_with_the_test_and_files_have_every_number(llama, tmp_path, tab):
+    file = questions(tmp_path / "q.jsonl", by_hand(tiny("llama"), [0, 1, 1, 2]))
+    what = study(file, lengths=[1, 2, 3], damping=[1.0, 0.5, 0.25], family=["repeat", "drop", "swap", "scale"])
+    result = run_search(what, tmp_path / "out", model=llama)
+    result.report()
+    assert " on test items" in result.verdict
+    for name in ("candidates", "compared", "test", "rivals", "luck"):
+        assert (tmp_path / "out" / f"{name}.csv").exists()
+        assert name in result.tables
+    tab.open((tmp_path / "out" / "report.html").as_uri())
+    assert tab.complaints == []
+    assert tab.ask("document.documentElement.scrollHeight") <= 3500
+    assert result.verdict.split(",")[0] in tab.ask("document.body.innerText").replace("\n", " ")
 
 
 # -- its folder
