@@ -96,7 +96,10 @@ def test_runs_lie_within_the_layers_and_drops_of_a_length_are_a_contest_of_their
         ("block 2 left out", "drop 1"),
     ]
     assert {each.contest for each in found(llama, family=["swap", "scale"], lengths=[1])} == {"better"}
-    with pytest.raises(UsageError, match=r"There is nothing to swap in blocks 0,2 of tiny:llama, which has 3"):
+    with pytest.raises(
+        UsageError,
+        match=r"There is nothing to swap in tiny:llama, which has 3 blocks, with --lengths 1 and --layers 0,2",
+    ):
         found(llama, family=["swap"], lengths=[1], layers="0,2", among=[0, 2])
 
 

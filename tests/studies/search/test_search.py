@@ -153,6 +153,25 @@ def task(tmp_path):
     return find(str(tmp_path / "q.jsonl"))
 
 
+def test_the_screen_halves_the_candidates_on_ever_more_items(llama, task):
+    what = study("q.jsonl", lengths=[1, 2, 3], damping=[1.0, 0.5, 0.25], times=[2, 3], screen=6)
+    everyone = candidates(what, llama.anatomy, range(3))
+    choice, items = TaskChoice(name="q.jsonl"), task.load()
+    drawn = Drawn(everyone, np.random.default_rng(0), ITEMS)
+    parts = ({choice: part} for part in (items[:20], items[20:40], items[40:]))
+    search = Search(what, everyone, drawn, {choice: task}, {}, *parts)
+    assert len(everyone) == 36
+    assert search.rounds == [(8, 18), (16, 9), (20, 6)]
+    search.run()
+    counts = [seen for _, seen in search.screened.values()]
+    assert [counts.count(seen) for seen in (8, 16, 20)] == [18, 9, 9]
+    gold = {each: drawn.latent[each] - drawn.latent[None] for each in everyone}
+    best = sorted(everyone, key=lambda each: -gold[each][:8].mean())[:18]
+    best = sorted(best, key=lambda each: -gold[each][:16].mean())[:9]
+    best = sorted(best, key=lambda each: -gold[each][:20].mean())[:6]
+    assert set(search.contests[0].finalists) == set(best)
+
+
 def test_of_200_searches_among_candidates_that_do_nothing_few_claim_a_gain(llama, task):
     summaries = [drawn_search(llama, task, seed) for seed in range(200)]
     gains = [float(summary.choices[0].gain) for summary in summaries]

@@ -62,8 +62,8 @@ def candidates(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> l
         own = list(_FAMILIES[family](study, anatomy, layers))
         if not own:
             raise UsageError(
-                f"There is nothing to {family} in blocks {study.layers} of {anatomy.name}, which has"
-                f" {len(anatomy.blocks)}; give other --lengths or --layers."
+                f"There is nothing to {family} in {anatomy.name}, which has {len(anatomy.blocks)} blocks, with"
+                f" --lengths {','.join(map(str, study.lengths))} and --layers {study.layers}; give others."
             )
         found += own
     return found

@@ -33,6 +33,8 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
     items = run.drawn(study, {**tasks, **controls})
     refuse_few({choice: items[choice] for choice in tasks})
     model = run.load(study, study.model, finite=True)
+    if "truncate" in study.family:
+        model.refuse_packed("truncated")
     layers = parse_layers(study.layers, len(model.anatomy.blocks), study.model.name)
     everyone = candidates(study, model.anatomy, layers)
     _refuse_orders(run, model, everyone)
