@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from lesion.edits.edit import BASELINE, SCALES, Edit, ScaleAttention, ScaleBlock, ScaleMlp, Single, composed, number
 from lesion.errors import UsageError
@@ -19,7 +18,6 @@ from lesion.report.wording import counted
 from lesion.studies.search.study import Family, SearchStudy
 from lesion.studies.truncation.search import grid
 
-Goal = Literal["better", "cheapest"]
 BETTER = "better"
 """The contest of all candidates that are to make a model better; each length of dropped runs is one of its own."""
 
