@@ -14,7 +14,7 @@ GAIN, LOSS, NOTHING = (0.065, 0.02, 0.11, 0.004), (-0.2, -0.3, -0.1, 0.001), (0.
 
 
 def estimate(value, low=None, high=None, p=None, corrected=None):
-    return Estimate(value=value, low=low, high=high, p=p, p_corrected=p if corrected is None else corrected)
+    return Estimate(value=value, low=low, high=high, p=p, p_corrected=corrected)
 
 
 def on_test(gain=GAIN, candidate=TWICE, contest="better", task="sums.jsonl", **values):

@@ -16,7 +16,7 @@ from lesion.report.checks import FEW, GAIN
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
-from lesion.report.rows import Rows
+from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
 from lesion.report.values import CHANGE, SHARE, Estimate
 from lesion.report.wording import counted
@@ -54,7 +54,9 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
             yield Claim((f"With {test.candidate} the model gives nearly always one answer to {test.task}.",), (test,))
             continue
         unshown = ": not shown to be a change" * (test.shown == 0)
-        size = f"Accuracy changes by {CHANGE.text(test.gain)} ({counted(test.items, 'test item')})."
+        size = (
+            f"Accuracy changes by {CHANGE.text(test.gain)} ({p_text(test.gain)}, {counted(test.items, 'test item')})."
+        )
         yield Claim((f"{_moves(test)}{unshown}.", size, *_beside_rivals(summary, test)), (test,))
 
 

@@ -98,8 +98,9 @@ class Tested(Row):
     """A chosen candidate on the test items of a task or control; gains are against the unedited model there.
 
     Attributes:
-        gain: of accuracy, with the p of McNemar's exact test; corrected over tasks by Holm. Of a control or a dropped
-            run the interval is corrected for their number (Bonferroni), and `verdict` follows from it alone.
+        gain: of accuracy, with the p of McNemar's exact test; corrected by Holm where there are several tasks. Of a
+            control or a dropped run the interval is corrected for their number (Bonferroni), and `verdict` follows from
+            it alone.
     """
 
     task: str = column("Task", label=True)
@@ -119,7 +120,8 @@ class Tested(Row):
     @property
     def shown(self) -> int:
         """The side of 0 on which the gain is shown to lie; 0: it is not shown to differ from 0."""
-        return self.gain.side if (self.gain.p_corrected or 0.0) <= wording.ALPHA and not self.one_answer else 0
+        p = self.gain.p if self.gain.p_corrected is None else self.gain.p_corrected
+        return self.gain.side if (p or 0.0) <= wording.ALPHA and not self.one_answer else 0
 
 
 class Rival(Row):

@@ -112,7 +112,8 @@ def _tests(search: Search) -> Iterator[Tested]:
     margins = sum(_has_margin(search, contest, choice) for contest, _, choice in pairs)
     tests = [_test(search, contest, each, choice, margins) for contest, each, choice in pairs]
     better = [place for place, (contest, _, choice) in enumerate(pairs) if not _has_margin(search, contest, choice)]
-    corrected = dict(zip(better, holm([tests[place].gain.p or 0.0 for place in better]), strict=True))
+    p = [tests[place].gain.p or 0.0 for place in better]
+    corrected = dict(zip(better, holm(p), strict=True)) if len(better) > 1 else {}
     for place, test in enumerate(tests):
         yield test.model_copy(update={"gain": test.gain.model_copy(update={"p_corrected": corrected.get(place)})})
 
