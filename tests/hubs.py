@@ -46,6 +46,7 @@ class Hub:
         self._faulty("create_repo")
         assert exist_ok
         self.repositories.setdefault((repo_type, name), {"private": private, "files": {".gitattributes": b""}})
+        return f"https://hub/{repo_type}/{name}"
 
     def create_commit(self, name, operations, *, repo_type, commit_message):
         """All or nothing, as the hub."""

@@ -161,6 +161,7 @@ def test_without_texts_report_and_compare_read_it_and_no_study_goes_on(capsys, f
     before = Path("back/summary.json").read_bytes()
     done = lesion(capsys, "report", "back")
     assert done.code == 0, done.err
+    assert "next:" not in done.out
     assert Path("back/summary.json").read_bytes() == before == (folder / "summary.json").read_bytes()
     done = lesion(capsys, "compare", "back", folder, "--json")
     assert done.code == 0, done.err
@@ -387,6 +388,17 @@ def test_a_second_push_takes_away_what_is_no_more_and_says_what_history_keeps(ca
     assert "keeps the texts of an earlier push" in done.err
     assert "old.csv" not in hub.repositories[NAME]["files"]
     assert "mine.txt" in hub.repositories[NAME]["files"]
+
+
+def test_a_study_that_is_running_is_not_pushed(capsys, folder, hub):
+    from lesion.core.lock import FolderLock
+
+    lock = FolderLock(folder, "layers")
+    try:
+        assert "A study is running in relative" in push(capsys, folder).err
+    finally:
+        lock.release()
+    assert not hub.sent
 
 
 def test_a_study_is_sent_once_it_is_finished(capsys, hub, tmp_path, monkeypatch):

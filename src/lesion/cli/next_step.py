@@ -6,6 +6,7 @@ import shlex
 
 from lesion.core.options import ASKING, of_tasks, typed, values_of
 from lesion.core.result import StudyResult
+from lesion.core.shared import goes_on
 from lesion.registry import method_of, methods
 
 SHARED = {"MODEL", "task", "device", *ASKING} - {"items"}
@@ -13,9 +14,11 @@ SHARED = {"MODEL", "task", "device", *ASKING} - {"items"}
 
 
 def next_step(result: StudyResult) -> str:
-    """The command line of the first check that names a step; empty where none does, or where a study file asks tasks in
-    ways that no options say.
+    """The command line of the first check that names a step; empty where none does, where a study file asks tasks in
+    ways that no options say, or where no study goes on in its folder.
     """
+    if not goes_on(result.folder):
+        return ""
     study = getattr(result.summary, "study", None)
     # What a person has to fill in stands in capitals.
     steps = (check for check in result.checks() if check.command and "FOLDER" not in check.options)

@@ -24,11 +24,17 @@ def read(folder: Path) -> dict[str, Any] | None:
     return stored
 
 
+def goes_on(folder: Path) -> bool:
+    """Whether a folder has what a run continues from."""
+    stored = read(folder)
+    return stored is None or bool(stored.get("texts") and not stored.get("renamed"))
+
+
 def refuse_going_on(folder: Path) -> None:
     """Refuse to run a study in a folder that was shared without what a run has to continue from."""
-    stored = read(folder)
-    if stored is None or (stored.get("texts") and not stored.get("renamed")):
+    if goes_on(folder):
         return
+    stored = read(folder) or {}
     missing = "under other names of its models or tasks" if stored.get("texts") else "without questions and answers"
     raise LesionError(
         f"{folder} was shared {missing}: `lesion report` and `lesion compare` read it, and no study goes on there. Run"

@@ -80,11 +80,11 @@ class Remote:
         adds = [CommitOperationAdd(name, str(path)) for name, path in shipment.files.items()]
         gone = [CommitOperationDelete(name) for name in old if name not in shipment.files]
         with explained(self.name, "write"):
-            self.api.create_repo(self.name, repo_type=shipment.kind, private=private, exist_ok=True)
+            address = self.api.create_repo(self.name, repo_type=shipment.kind, private=private, exist_ok=True)
             self.api.create_commit(
                 self.name, [*adds, *gone], repo_type=shipment.kind, commit_message=f"lesion: {shipment.about['kind']}"
             )
-        return f"https://huggingface.co/{'datasets/' * (shipment.kind == 'dataset')}{self.name}"
+        return str(address)
 
     def _refuse_another(self, info: Any, before: Mapping[str, Any] | None, *, private: bool) -> None:
         others = {file.rfilename for file in info.siblings or ()} - WITHOUT_US
@@ -118,7 +118,7 @@ class Remote:
         hashes = _sound(about, self.name)
         for name, expected in hashes.items():
             target = partial / name
-            if target.is_symlink() or (target.is_file() and sha256(target) == expected):
+            if target.is_file() and not target.is_symlink() and sha256(target) == expected:
                 continue
             with explained(self.name, "read"):
                 self.api.hf_hub_download(self.name, name, repo_type=kind, revision=info.sha, local_dir=str(partial))

@@ -197,29 +197,37 @@ def _sample(run: Run, row: Any) -> dict[str, Any]:
 def every_eval_ever(run: Run) -> dict[str, str]:
     """The two files of a run by the schema 0.3 of Every Eval Ever: what it gave in all, and a line per item."""
     on_hub = _HUB_ID.fullmatch(run.source) and not Path(run.source).exists()
-    owner, _, rest = run.model.partition("/") if on_hub else ("", "", run.model)
-    developer, model = owner or ("lesion" if run.source.startswith(BUNDLED) else "unknown"), _safe(rest)
-    low, high = wilson(int(run.answers["correct"].sum()), len(run.answers), LEVEL)
-    place = f"data/{_safe(run.task)}/{developer}/{model}/{run.identity}"
+    bundled = run.source.startswith(BUNDLED)
+    owner, _, rest = run.model.partition("/") if on_hub else ("lesion" if bundled else "unknown", "", run.model)
+    model = f"{owner}/{_safe(rest)}"
     identity = f"{run.task}/{run.model}/{run.made.timestamp():.0f}"
-    repository = BENCHMARKS[run.task].hub if run.task in BENCHMARKS else None
+    lines = "".join(json.dumps(_line(row, run.task, identity, model), ensure_ascii=False) + "\n" for row in _rows(run))
+    low, high = wilson(int(run.answers["correct"].sum()), len(run.answers), LEVEL)
     source = {"dataset_name": run.task, "source_type": "other"}
-    if repository is not None:
-        source |= {"source_type": "hf_dataset", "hf_repo": repository.repository, "hf_split": repository.split}
-    lines = "".join(
-        json.dumps(_line(row, run.task, identity, f"{developer}/{model}"), ensure_ascii=False) + "\n"
-        for row in _rows(run)
-    )
-    engine = str(run.answers["engine"].iloc[0])
-    library, _, release = engine.partition(",")[0].partition(" ")
-    count = int(run.answers["correct"].sum())
+    if run.task in BENCHMARKS:
+        hub = BENCHMARKS[run.task].hub
+        source |= {"source_type": "hf_dataset", "hf_repo": hub.repository, "hf_split": hub.split}
+    engine, _, release = run.about["engine"].partition(",")[0].partition(" ")
+    availability = "open_weights" if on_hub or bundled else "unknown"
+    interval = {"lower": low, "upper": high, "confidence_level": LEVEL, "method": "Wilson"}
+    result = {
+        "evaluation_result_id": "accuracy",
+        "evaluation_name": run.task,
+        "source_data": source,
+        "metric_config": {"lower_is_better": False, "score_type": "continuous", "min_score": 0.0, "max_score": 1.0},
+        "score_details": {
+            "score": run.accuracy,
+            "uncertainty": {"confidence_interval": interval, "num_samples": len(run.answers)},
+        },
+        "generation_config": {"generation_args": run.settings},
+    }
+    place = f"data/{_safe(run.task)}/{model}/{run.identity}"
     about = {
         "schema_version": "0.3.0",
         "evaluation_id": identity,
         "evaluation_timestamp": run.made.isoformat(),
         "retrieved_timestamp": f"{run.made.timestamp():.0f}",
         "source_metadata": {
-            "source_name": "lesion",
             "source_type": "evaluation_run",
             "source_organization_name": "unknown",
             "evaluator_relationship": "other",
@@ -227,47 +235,14 @@ def every_eval_ever(run: Run) -> dict[str, str]:
         "eval_library": {"name": "lesion", "version": version("lesion")},
         "model_info": {
             "name": run.model,
-            "id": f"{developer}/{model}",
-            "developer": developer,
-            "inference_engine": {"name": library, "version": release or "unknown"},
+            "id": model,
+            "developer": owner,
+            "inference_engine": {"name": engine, "version": release or "unknown"},
             "additional_details": {
-                "deployment_type": "self_deployed",
-                "model_availability": "open_weights",
-                **run.about,
+                **run.about, "deployment_type": "self_deployed", "model_availability": availability,
             },
         },
-        "evaluation_results": [
-            {
-                "evaluation_result_id": "accuracy",
-                "evaluation_name": run.task,
-                "source_data": source,
-                "metric_config": {
-                    "evaluation_description": f"Share of right answers to {wording.counted(len(run.answers), 'item')}",
-                    "metric_id": "accuracy",
-                    "metric_name": "accuracy",
-                    "metric_kind": "accuracy",
-                    "metric_unit": "proportion",
-                    "lower_is_better": False,
-                    "score_type": "continuous",
-                    "min_score": 0.0,
-                    "max_score": 1.0,
-                },
-                "score_details": {
-                    "score": run.accuracy,
-                    "details": {"right": str(count)},
-                    "uncertainty": {
-                        "confidence_interval": {
-                            "lower": low,
-                            "upper": high,
-                            "confidence_level": LEVEL,
-                            "method": "Wilson",
-                        },
-                        "num_samples": len(run.answers),
-                    },
-                },
-                "generation_config": {"generation_args": run.settings, "additional_details": run.about},
-            }
-        ],
+        "evaluation_results": [result],
         "detailed_evaluation_results": {
             "format": "jsonl",
             "file_path": f"{place}_samples.jsonl",
@@ -275,7 +250,7 @@ def every_eval_ever(run: Run) -> dict[str, str]:
             "checksum": hashlib.sha256(lines.encode()).hexdigest(),
             "total_rows": len(run.answers),
         },
-    }
+    }  # fmt: skip
     whole = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
     return {f"every_eval_ever/{place}.json": whole, f"every_eval_ever/{place}_samples.jsonl": lines}
 

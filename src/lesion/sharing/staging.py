@@ -24,10 +24,11 @@ import pandas as pd
 from lesion import files
 from lesion.atomic import keep
 from lesion.core import database, shared
+from lesion.core.lock import is_held
 from lesion.core.result import StudyResult
 from lesion.core.store import Store
 from lesion.edits.files.folder import MADE
-from lesion.errors import UsageError
+from lesion.errors import LesionError, UsageError
 from lesion.outputs import LOCK
 from lesion.registry import methods, recall
 from lesion.report.names import names_in
@@ -97,8 +98,10 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
 
     Raises:
         UsageError: the study only reads other folders; its page may hold texts, and they are not to go out.
-        LesionError: the folder is damaged or not finished; what was made still holds what must not go out.
+        LesionError: the folder is damaged, not finished or at work; what was made still holds what must not go out.
     """
+    if is_held(folder):
+        raise LesionError(f"A study is running in {folder}; push it when it is finished.")
     with received(folder):
         result = recall(folder)
     if any(method.only_reads and method.folder_kind == result.summary.kind for method in methods().values()):
