@@ -132,5 +132,5 @@ class Method(Generic[S]):
         """The result of a folder as far as it has got; None where the folder holds none of this kind."""
         result, shared_as = self.result_class(), shared.read(Path(folder))
         if shared_as is not None and not shared_as.get("texts"):  # without texts its numbers cannot be made anew
-            return result.as_written(Path(folder))
+            return result.as_written(Path(folder)) or result.recall(Path(folder))
         return result.recall(Path(folder))

@@ -175,6 +175,7 @@ class RecallResult(StudyResult[Any]):
 
     SUMMARY: ClassVar[type[Summary]] = RecallStudySummary
     EYEBROW = "recall laboratory"
+    TEXTLESS = True
     READING = READING
 
     @classmethod
@@ -255,7 +256,6 @@ class TrainingResult(RecallResult):
     """A single training and its truncations; `summary` is a `RecallSummary`."""
 
     SUMMARY = RecallSummary
-    TEXTLESS = True
 
     @property
     @override
