@@ -6,14 +6,18 @@ import shlex
 
 import numpy as np
 import pytest
+import searching
 import torch
 from layouts import LIMIT, by_hand, greedy, questions, study
 from scipy.stats import binom, binomtest
+from searching import Known, Say
 from transformers import AutoModelForCausalLM
 
 from commandline import lesion, save, write
 from lesion.core.cached_answers import Answers
 from lesion.core.study_file import TaskChoice
+from lesion.edits.edit import Truncate
+from lesion.edits.files.artefact import read_edit
 from lesion.errors import LesionError
 from lesion.models.load import wrap
 from lesion.statistics.paired import paired_drop
@@ -281,6 +285,22 @@ def test_a_search_that_was_killed_goes_on_and_ends_with_the_same_numbers(llama, 
     assert rest.summary == whole.summary == recall_search(tmp_path / "out")
     again = run_search(what, tmp_path / "out", model=llama)
     assert (again.evaluated, again.planned) == (0, whole.planned)
+
+
+def test_a_truncation_that_was_chosen_is_left_as_an_edit_and_taken_away_where_it_is_no_more(llama, tmp_path):
+    def table(edit, item):
+        return Say(edit == "1.mlp.up top 0.25" or int(item[1:]) % 3 == 0, -1.0 - ("0.5" in edit))
+
+    file, search = searching.questions(tmp_path / "q.jsonl"), {"family": ["truncate"], "matrices": ["mlp.up"]}
+    what = study(file, keep=[0.5, 0.25], screen=3, **search)
+    result = run_search(what, tmp_path / "out", model=llama, make_engine=Known(table))
+    assert read_edit(tmp_path / "out" / "best.edit").edit == Truncate("1.mlp.up", 0.25)
+    assert result.summary.tests[0].shown == 1
+    (command,) = result.written.values()
+    assert command == "lesion apply tiny:llama --edit '1.mlp.up top 0.25' --out best"
+    nothing = run_search(study(file, keep=[0.5], **search), tmp_path / "out", model=llama, make_engine=Known(table))
+    assert nothing.verdict.startswith("No candidate has more items right")
+    assert not (tmp_path / "out" / "best.edit").exists()
 
 
 def test_more_candidates_are_all_that_is_asked_in_a_folder_that_has_some(llama, tmp_path):
