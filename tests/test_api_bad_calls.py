@@ -138,6 +138,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "isolate": (lesion.isolate, {"model": llama, "skill": task, "controls": "primer:atlas"}),
         "evaluate": (lesion.evaluate, {"model": llama, "edits": file, "tasks": task}),
         "truncate": (lesion.truncate, {"model": llama, "tasks": task}),
+        "search": (lesion.search, {"model": llama, "tasks": task}),
         "tune": (lesion.tune, {"model": llama, "task": task}),
         "interact": (lesion.interact, {"model": llama, "tasks": task}),
         "study": (lesion.study, {"source": "demo", "out": place / "out"}),
