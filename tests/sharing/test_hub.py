@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import json
 import re
+import shutil
 import sqlite3
 import threading
 import zlib
@@ -184,6 +185,25 @@ def test_paths_have_public_names_everywhere(capsys, finished, hub, tmp_path, mon
     assert 'tasks = ["private.jsonl", "primer:arithmetic"]' in content
     lesion(capsys, "fetch", "me/study", "--out", "back")
     assert lesion(capsys, "report", "back").code == 0
+
+
+def test_a_plan_goes_out_as_it_is_or_not_at_all(capsys, finished, folder, hub):
+    Path("plan.toml").write_text(
+        'name = "planned"\nmodels = ["bundled:llama-base"]\ntasks = ["primer:atlas"]\nitems = 4\n'
+        '[edits]\nlayers = "1"\n[[hypotheses]]\ntask = "primer:atlas"\nplace = "1"\nexpect = "spared"\n'
+    )
+    assert lesion(capsys, "plan", "plan.toml", "--out", "planned").code == 0
+    assert lesion(capsys, "run", "plan.toml", "--out", "planned").code == 0
+    done = push(capsys, Path("planned"))
+    assert done.code == 0, done.err
+    assert hub.repositories[NAME]["files"]["hypotheses.json"] == Path("planned/hypotheses.json").read_bytes()
+    lesion(capsys, "fetch", "me/study", "--out", "back")
+    assert lesion(capsys, "report", "back").code == 0
+    shutil.copytree(finished / "named", "named")
+    shutil.copy("planned/hypotheses.json", "named")
+    done = push(capsys, Path("named"))
+    assert done.code == 2
+    assert "Plan and run the study with relative names" in done.err
 
 
 def test_a_name_can_stand_for_one_path_alone():

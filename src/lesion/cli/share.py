@@ -62,13 +62,13 @@ def send(
             say(f"Questions and answers are {'IN' if texts else 'not'} in these files." + _ids(texts))
         for path, name in shipment.renamed.items():
             say(f"{short(path, 200)} is called {name} there, and nobody can go on with the study.")
+        if not dry and not yes:
+            if not sys.stdin.isatty():
+                raise UsageError("Nobody is there to be asked: look at --dry-run, and push with --yes.")
+            dry = not typer.confirm(f"Send this to {repository}?")
         if dry:
             say("Nothing was sent.")
             return
-        if not yes:
-            if not sys.stdin.isatty():
-                raise UsageError("Nobody is there to be asked: look at --dry-run, and push with --yes.")
-            typer.confirm(f"Send this to {repository}?", abort=True)
         say(f"sent: {remote.send(shipment, private=not public, note=lambda text: say(f'note: {text}', error=True))}")
 
 

@@ -40,10 +40,11 @@ STUDY = "study.toml"
 ANSWERS = "data/answers.parquet"
 WRITTEN = (".html", ".csv", ".svg", ".json", ".toml")
 """Endings of files of text that name the folder, models and tasks."""
+PLAN = "hypotheses.json"
 TENSORS = ".safetensors"
 KEPT = (".json", ".sqlite", ".edit", TENSORS)
 OWN = {
-    *("summary.json", "lesion.json", "proofs.json", "hypotheses.json", "plan.json", "tuning.json", "screen.json"),
+    *("summary.json", "lesion.json", "proofs.json", PLAN, "plan.json", "tuning.json", "screen.json"),
     *("truncated.json", STUDY, database.FILE),
 }
 INNER = ("cells", "layers", "references")
@@ -115,6 +116,11 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
             " out without them. Look at its page, and push with --with-texts."
         )
     names, hidden = _names(folder, result), frozenset[str]()
+    if names and (folder / PLAN).exists():
+        raise UsageError(
+            f"{folder} has a plan, whose hash holds {next(iter(names))} as it is written, and paths do not go out. Plan"
+            " and run the study with relative names."
+        )
     staged = place / folder.resolve().name
 
     def public(text: str) -> str:
@@ -262,8 +268,7 @@ def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
     made = files.stored_object(folder / MADE, "write the model again with `lesion apply`")
     if made is None:
         raise UsageError(
-            f"{folder} holds a model that `lesion apply` did not write, and no study. Push models of other programs"
-            " with `hf upload`."
+            f"{folder} holds a model that `lesion apply` did not write, and no study. Push it with `hf upload`."
         )
     names = privacy.public_names([*files.texts(made)])
     there = {
