@@ -216,19 +216,25 @@ def test_a_name_can_stand_for_one_path_alone():
     assert replaced("jsonl:/a/b/q.jsonl and /c/q.jsonl?shots=2", names) == "jsonl:q.jsonl and q-2.jsonl?shots=2"
 
 
+SECRETS = {
+    "hf_" + "aB3" * 10: "something like a token",
+    "-----BEGIN RSA PRIVATE KEY-----": "something like a token",
+    "the machine is called wonderbox-7 here": "the name of this machine",
+    "written by mirandola herself": "the user's name",
+    "see /home/mirandola/notes.txt": "the home directory",
+    "C:\\work\\notes.txt": "an absolute path",
+    "a password: s3cr3t-of-the-environment": "a secret of this environment",
+}
+PLACES = ("note", "item", "engine", "title", "edit")
+
+
 @pytest.mark.parametrize(
-    ("secret", "what"),
+    ("secret", "what", "place"),
     [
-        ("hf_" + "aB3" * 10, "something like a token"),
-        ("-----BEGIN RSA PRIVATE KEY-----", "something like a token"),
-        ("the machine is called wonderbox-7 here", "the name of this machine"),
-        ("written by mirandola herself", "the user's name"),
-        ("see /home/mirandola/notes.txt", "the home directory"),
-        ("C:\\work\\notes.txt", "an absolute path"),
-        ("a password: s3cr3t-of-the-environment", "a secret of this environment"),
+        *((secret, what, "answer") for secret, what in SECRETS.items()),
+        *((secret, what, place) for place in PLACES for secret, what in list(SECRETS.items())[::4]),
     ],
 )
-@pytest.mark.parametrize("place", ["note", "item", "answer", "engine", "title", "edit"])
 def test_a_secret_is_found_wherever_it_stands(secret, what, place, capsys, folder, hub, monkeypatch):
     from lesion.core import database
     from lesion.sharing import privacy
@@ -258,12 +264,9 @@ def test_a_secret_is_found_wherever_it_stands(secret, what, place, capsys, folde
                 f"UPDATE {table} SET {column} = ?, checksum = ? WHERE rowid = ?", (f"It is: {secret}", new, row)
             )
     (folder / "summary.json").write_text(json.dumps(summary))
-    done = push(capsys, folder, "--with-texts")
+    # With texts the summary is computed anew from the answers, and what was written into it by hand is gone.
+    done = push(capsys, folder, *([] if place in ("note", "title") else ["--with-texts"]))
     privacy._patterns.cache_clear()
-    # What a study of layers computes anew from its answers does not keep a note or a title that was written by hand.
-    if place in ("note", "title") and done.code == 0:
-        assert secret not in everything(hub.repositories[NAME]["files"])
-        return
     assert done.code == 1, done.out
     assert f"this holds {what}" in done.err
     assert secret not in done.err or what not in ("something like a token", "a secret of this environment")
