@@ -37,6 +37,7 @@ def generated(model: Model, prompt: tuple[int, ...], edit: Edit, limit: int) -> 
 @pytest.mark.parametrize("family", ["gpt2", "opt", "llama", "gemma2"])
 def test_answers_end_where_those_of_generate_do_also_behind_drafts_and_shared_prefixes(family, monkeypatch):
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
     model = without_end(family)
     start = prompts(1, 100, 1, 100)[0]
     texts = [

@@ -40,6 +40,7 @@ ANOTHER = (*FEW_SHOT[:2], *prompts(1, longest=45, shortest=45, seed=12)[0])
 def worth_it(monkeypatch):
     """A few short prompts are enough to share what they begin with."""
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
 
 
 def questions(prefixes=(FEW_SHOT,), count: int = 4, edits=EDITS, **kind) -> list[Request]:
@@ -127,6 +128,7 @@ def test_the_work_of_options_is_that_of_their_question_once_and_of_what_follows_
     requests = [Request(f"{i}", (*FEW_SHOT, *rest), choices=options) for i, rest in enumerate(rests)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+        patched.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
         _, work = answered(model, requests, batch_size=64)
     # The last token of a question is computed with each option, of which the last token is not.
     assert work.prompt == len(FEW_SHOT) + 40 * (29 + 3 * 3)
@@ -139,6 +141,7 @@ def test_what_all_questions_begin_with_is_kept_as_long_as_they_are_asked():
     work = Work(batch_size=1)
     with gated(model) as gates, torch.inference_mode(), pytest.MonkeyPatch.context() as patched:
         patched.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+        patched.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
         patched.setattr(lesion.engines.transformers.prefixes, "positions", lambda model: 500)
         of = Prefixes(model, gates, tabulate([BASELINE], model.anatomy), 0, work, [(one, 0) for one in requests])
         for request in requests:
@@ -155,6 +158,8 @@ def test_a_question_is_no_prefix_where_its_options_are_one_token_or_it_is_short(
     spared = 2 * (len(question) - 1)
     assert before_options(several, [()], spared - 1) == [question[:-1]]
     assert before_options(several, [()], spared) == [()]
+    assert before_options(several, [()], spared - 10, apart=10) == [()]
+    assert before_options(several * 2, [()] * 2, spared - 10, apart=10) == [question[:-1]] * 2
     assert before_options(several, [question[:10]], spared - 20) == [()]
     assert before_options([*single, *free], [(), ()], 0) == [(), ()]
 
@@ -258,6 +263,7 @@ def test_when_memory_runs_out_what_waits_is_put_in_order_as_if_nothing_had_been_
     monkeypatch.setattr(lesion.engines.transformers.prefill, "TOKENS", 600)
     monkeypatch.setattr(lesion.engines.transformers.engine, "TOKENS", 600)
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
     model = tiny.model("llama")
     (long,) = prompts(1, longest=180, shortest=180, seed=15)
     texts = [(*first, *rest) for rest in prompts(12, longest=4, seed=16) for first in (FEW_SHOT[:40], long, ())]

@@ -52,6 +52,7 @@ def test_a_mixed_batch_with_left_padding_and_drafts_says_what_each_row_says_alon
 @pytest.mark.parametrize("family", ["llama", "gemma3", "gpt2", "opt"])
 def test_behind_a_shared_prefix_too(monkeypatch, family):
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
     model = tiny.model(family)
     begin = prompts(1, longest=60, shortest=60, seed=11)[0]
     texts = [(*begin, *rest) for rest in prompts(4, longest=9, seed=13)]

@@ -105,6 +105,7 @@ def test_matrices_of_experts_are_written_one_edit_after_another_beside_rows():
 @pytest.mark.parametrize("family", ["llama", "opt"])
 def test_behind_a_shared_prefix_too(monkeypatch, family):
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
     model = tiny.model(family)
     begin = prompts(1, longest=60, shortest=60, seed=11)[0]
     texts = [(*begin, *rest) for rest in prompts(4, longest=9, seed=13)]

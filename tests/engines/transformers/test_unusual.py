@@ -66,6 +66,7 @@ def test_linear_biases_of_heads_are_told_from_what_has_a_row_for_every_prompt(ma
 @pytest.mark.parametrize("made", [bloom, mpt])
 def test_linear_biases_reach_over_a_beginning_that_was_computed_before(made, monkeypatch):
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
     model = made()
     first = prompts(1, longest=40, shortest=40, seed=2)[0]
     engine = assert_a_sweep_is_as_alone(model, [(*first, *prompt) for prompt in prompts(4)])
@@ -149,6 +150,7 @@ def xglm() -> Model:
 @pytest.mark.parametrize("count", [1, 3])
 def test_an_attention_that_wants_a_mask_of_every_row_gets_one_also_of_a_single_prompt(count, monkeypatch):
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
     model = xglm()
     first = prompts(1, longest=40, shortest=40, seed=2)[0]
     assert_a_sweep_is_as_alone(model, [(*first, *prompt) for prompt in prompts(count)])
