@@ -15,6 +15,7 @@ from lesion.cli.terminal import Terminal, say
 from lesion.core.method import Method
 from lesion.core.options import HARDWARE
 from lesion.engines.config import EngineChoice
+from lesion.errors import UsageError
 from lesion_labs.lineage.stages import refuse_stage
 from lesion_labs.planted.kinds import KINDS, check_kind
 from lesion_labs.recall.study_file import METHOD, RecallStudy
@@ -106,6 +107,7 @@ def _run_recall(
     *,
     every: bool = False,
     dry: bool = False,
+    **outlets: str | None,
 ) -> None:
     """A single training is written into the folder by itself, several as a study."""
     from lesion.cli.terminal import Bar
@@ -114,8 +116,10 @@ def _run_recall(
 
     planned = recipes(study)
     if len(planned) > 1:
-        running.run(method, study, out, choice, every=every, dry=dry)
+        running.run(method, study, out, choice, every=every, dry=dry, **outlets)
         return
+    if given := [name for name, value in outlets.items() if value is not None]:
+        raise UsageError(f"A single training has no --{given[0]}; leave it out, or train several, as with --seed 0,1.")
     with Bar() as bar:
         try:
             summary = run(planned[0], out, corpus=study.corpus, device=study.device, watcher=bar)
