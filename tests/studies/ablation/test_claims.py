@@ -351,10 +351,15 @@ def test_whether_the_choice_among_rivals_goes_too_is_claimed_by_its_own_test(p_l
     assert "from 96.0 % to 78.0 % [69.5, 84.6]" in claim.sentences[1].replace(wording.SPACE, " ")
 
 
-def test_before_any_cut_the_unedited_model_is_told_and_before_that_nothing():
+def test_before_any_cut_the_unedited_model_is_told_and_before_that_nothing(tmp_path):
     summary = form(models=("base",), tasks=("sums",))
     summary["models"][0]["tasks"][0]["cells"] = []
     assert told(valid(summary)) == [
         "On sums 90.0 % [59.6, 98.2] of 10 items right without a cut; no cut has been measured yet."
     ]
     assert told(valid(form((), ()))) == ["Nothing has been measured yet."]
+    summary = form(models=("base",), tasks=("days", "sums"))
+    summary["models"][0]["tasks"][0]["cells"] = []
+    result = AblationResult(tmp_path, valid(summary))
+    assert "critical for sums" in result.verdict
+    assert any("no cut has been measured yet" in claim for claim in result.findings[1:])

@@ -239,8 +239,8 @@ def _blocks(material: Material) -> dict[str, int]:
 def _main(material: Material) -> Part:
     """Which blocks each skill depends on."""
     own_claims = (
-        *claims.unedited(material),
         *claims.which_blocks(material),
+        *claims.unedited(material),
         *claims.what_rises(material),
         *sensitivity.over_clusters(material),
         *claims.form_or_choice(material),
