@@ -142,14 +142,21 @@ def test_without_texts_nothing_of_them_goes_out_and_everything_else_does(capsys,
     there = hub.repositories[NAME]["files"]
     with sqlite3.connect(folder / "answers.sqlite") as store:
         said = {text for (text,) in store.execute("SELECT text FROM answers") if len(text) > 12}
-        verdicts = sorted(store.execute("SELECT key, correct FROM answers"))
+        asked = "SELECT model, edit, task, item, correct FROM answers"
+        verdicts = sorted(store.execute(asked))
+        keys = [key for (key,) in store.execute("SELECT key FROM answers")]
     assert said
-    for text in (*TEXTS, *said):
+    for text in (*TEXTS, *said, *keys):  # a key is a hash of the question, among others
         assert text not in everything(there)
     Path("table.parquet").write_bytes(there["data/answers.parquet"])
     table = pd.read_parquet("table.parquet")
     assert not {"text", "parsed", "question", "gold"} & {*table.columns}
-    assert sorted(zip(table["key"], table["correct"].astype(int), strict=True)) == verdicts
+    table["correct"] = table["correct"].astype(int)
+    assert sorted(table[["model", "edit", "task", "item", "correct"]].itertuples(index=False, name=None)) == verdicts
+    Path("store.sqlite").write_bytes(there["answers.sqlite"])
+    with sqlite3.connect("store.sqlite") as store:
+        assert sorted(store.execute(asked)) == verdicts
+        assert sorted(key for (key,) in store.execute("SELECT key FROM answers")) == sorted(table["key"])
     assert table["characters"].sum() == sum(
         len(text) for (text,) in sqlite3.connect(folder / "answers.sqlite").execute("SELECT text FROM answers")
     )
@@ -404,13 +411,40 @@ def test_a_second_push_takes_away_what_is_no_more_and_says_what_history_keeps(ca
     push(capsys, folder, "--with-texts")
     files = hub.repositories[NAME]["files"]
     about = json.loads(files["shared.json"])
-    about["files"]["old.csv"] = "0" * 64
-    files |= {"shared.json": json.dumps(about).encode(), "old.csv": b"", "mine.txt": b""}
+    about["files"] |= {"old.csv": "0" * 64, "deleted.csv": "0" * 64, "LICENSE": "0" * 64}
+    files |= {"shared.json": json.dumps(about).encode(), "old.csv": b"", "mine.txt": b"", "LICENSE": b""}
     done = push(capsys, folder)
     assert done.code == 0, done.err
     assert "keeps the texts of an earlier push" in done.err
     assert "old.csv" not in hub.repositories[NAME]["files"]
-    assert "mine.txt" in hub.repositories[NAME]["files"]
+    assert {"mine.txt", "LICENSE"} <= hub.repositories[NAME]["files"].keys()
+
+
+def test_what_is_private_is_not_called_public(capsys, folder, hub):
+    push(capsys, folder)
+    done = push(capsys, folder, "--public")
+    assert done.code == 2
+    assert "me/study is private: make it public in its settings" in done.err
+
+
+def test_a_study_that_is_not_finished_is_named_as_it_was_given(capsys, folder, hub):
+    (folder / "summary.json").unlink()
+    with sqlite3.connect(folder / "answers.sqlite") as store:
+        store.execute("DELETE FROM answers")
+    done = push(capsys, folder)
+    assert done.code
+    assert "lesion-push-" not in done.err
+
+
+def test_of_a_data_set_and_a_model_of_one_name_the_one_of_ours_is_fetched(capsys, folder, hub):
+    push(capsys, folder)
+    hub.repositories["model", "me/study"] = {"private": True, "files": {"config.json": b"{}"}}
+    assert lesion(capsys, "fetch", "me/study", "--out", "one").code == 0
+    hub.repositories["model", "me/study"], hub.repositories[NAME] = (
+        hub.repositories[NAME], hub.repositories["model", "me/study"],
+    )  # fmt: skip
+    done = lesion(capsys, "fetch", "me/study", "--out", "other")
+    assert done.code == 0, done.err
 
 
 def test_a_study_that_is_running_is_not_pushed(capsys, folder, hub):
@@ -465,10 +499,15 @@ def test_a_study_is_sent_once_it_is_finished(capsys, hub, tmp_path, monkeypatch)
 def test_a_checkpoint_goes_out_with_how_it_was_made(capsys, hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert lesion(capsys, "apply", "bundled:llama-base", "--edit", "3x0", "--out", "pruned").code == 0
+    Path("pruned/.idea").mkdir()
+    for name in ("notes.txt", "tokenizer_mine.json", ".idea/workspace.xml"):
+        Path("pruned", name).write_text("{}")
     done = push(capsys, Path("pruned"), "--public")
     assert done.code == 0, done.err
     files = hub.repositories["model", "me/study"]["files"]
     assert not hub.repositories["model", "me/study"]["private"]
+    assert {"config.json", "tokenizer.json", "README.md"} <= files.keys()
+    assert not {"notes.txt", "tokenizer_mine.json", ".idea/workspace.xml"} & files.keys()
     command = files["reproduce/command.txt"].decode().split()
     assert command[:3] == ["lesion", "apply", "bundled:llama-base"]
     assert json.loads(files["reproduce/made.json"])["versions"]["lesion"]

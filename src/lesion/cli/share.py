@@ -73,7 +73,7 @@ def send(
 
 
 def _ids(texts: bool) -> str:
-    return "" if texts else " Ids of items, right or wrong, and lengths are."
+    return "" if texts else " Ids and groups of items, the system prompt, right or wrong, and lengths are."
 
 
 def fetch(

@@ -69,7 +69,8 @@ class Remote:
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         info, before = self.state(shipment.kind)
-        old = (before or {}).get("files", {})
+        there = {file.rfilename for file in info.siblings or ()} - WITHOUT_US if info is not None else set()
+        old = [name for name in (before or {}).get("files", ()) if name in there]
         if info is not None:
             self._refuse_another(info, before, private=private)
             if before and before.get("texts") and not shipment.about["texts"]:
@@ -94,6 +95,10 @@ class Remote:
             )
         if private and not info.private:
             raise UsageError(f"{self.name} is public already; push with --public, or give another name.")
+        if info.private and not private:
+            raise UsageError(
+                f"{self.name} is private: make it public in its settings on the hub, or leave --public out."
+            )
 
     def fetch(self, out: Path, note: Callable[[str], None]) -> dict[str, Any]:
         """Read everything into a new folder, whole or not at all; what `shared.json` says.
@@ -101,8 +106,8 @@ class Remote:
         Files that an interrupted fetch has left beside the folder are not loaded again.
         """
         refuse_occupied(out)
-        states = ((kind, *self.state(kind)) for kind in KINDS)
-        kind, info, about = next((state for state in states if state[1] is not None), ("", None, None))
+        states = [(kind, *self.state(kind)) for kind in KINDS]
+        kind, info, about = max(states, key=lambda state: (state[2] is not None, state[1] is not None))
         if info is None:
             raise LesionError(
                 f"There is no repository {self.name} on the hub, or it is private and you are not logged in. Check the"
@@ -147,7 +152,7 @@ def _sound(about: Mapping[str, Any], repository: str) -> dict[str, str]:
     for name, value in names.items():
         parts = PurePosixPath(name).parts
         outside = not parts or name.startswith("/") or any(part.startswith(".") for part in parts)
-        if outside or unruly(name) or set("\\:") & {*name} or type(value) is not str:
+        if outside or unruly(name) or set("\\:") & {*name} or name == shared.FILE or type(value) is not str:
             raise LesionError(
                 f"{shared.FILE} of {repository} names '{short(name)}', which is no file that lesion pushes."
             )

@@ -30,6 +30,7 @@ from lesion.core.store import Store
 from lesion.edits.files.folder import MADE
 from lesion.errors import LesionError, UsageError
 from lesion.outputs import LOCK
+from lesion.plain import short
 from lesion.registry import methods, recall
 from lesion.report.names import names_in
 from lesion.report.publishing import received
@@ -116,6 +117,7 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
             " out without them. Look at its page, and push with --with-texts."
         )
     names, hidden = _names(folder, result), frozenset[str]()
+    numbers = {} if texts else _numbers(folder / database.FILE)
     if names and (folder / PLAN).exists():
         raise UsageError(
             f"{folder} has a plan, whose hash holds {next(iter(names))} as it is written, and paths do not go out. Plan"
@@ -130,7 +132,7 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
         target = staged / path.relative_to(folder)
         if path.suffix == ".sqlite":
             if texts or path.parent == folder:
-                _store(path, target, public, texts=texts)
+                _store(path, target, public, numbers, texts=texts)
         elif path.suffix in (".json", ".toml"):
             if texts or path.parent == folder:
                 keep(target, public(path.read_text("utf-8")))
@@ -141,15 +143,18 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
         with Store.read(folder) as store:
             keep(staged / STUDY, public(store.study[1]))
             answers = store.answers()
-        _table(answers, staged / ANSWERS, public, texts=texts)
+        _table(answers, staged / ANSWERS, public, numbers, texts=texts)
         if not texts:
             hidden = frozenset(answers["question"]) | frozenset(answers["gold"]) | frozenset(answers["text"])
             hidden -= {public(item) for item in answers["item"]}
     about = {"form": shared.FORM, "kind": result.summary.kind, "texts": texts, "renamed": bool(names)}
     keep(staged / shared.FILE, json.dumps(about))  # it says how the folder is read
     with received(folder):
-        made = recall(staged)
-        made.report()
+        try:
+            made = recall(staged)
+            made.report()
+        except LesionError as error:
+            raise type(error)(str(error).replace(str(staged), str(folder))) from error
     for path in staged.rglob("*"):
         if path.suffix in WRITTEN and path.is_file():
             text = path.read_text("utf-8")
@@ -185,8 +190,21 @@ def _names(folder: Path, result: StudyResult[Any]) -> dict[str, str]:
     return privacy.public_names(names)
 
 
-def _store(source: Path, target: Path, public: Callable[[str], str], *, texts: bool) -> None:
-    """Write a store again, row by row, with public names; without texts, all of them are empty."""
+def _numbers(store: Path) -> dict[str, str]:
+    """A number for every key of an answer: keys are hashes of what was asked, by which a guess could be confirmed."""
+    if not store.is_file():
+        return {}
+    reading = database.connect_to_read(store)
+    try:
+        return {key: f"{at:08d}" for at, (key,) in enumerate(reading.execute("SELECT key FROM answers ORDER BY rowid"))}
+    finally:
+        reading.close()
+
+
+def _store(
+    source: Path, target: Path, public: Callable[[str], str], numbers: Mapping[str, str], *, texts: bool
+) -> None:
+    """Write a store again, row by row, with public names; without texts, all of them are empty, and keys numbers."""
     target.parent.mkdir(parents=True, exist_ok=True)
     reading, writing = database.connect_to_read(source), sqlite3.connect(target, isolation_level=None)
     empty = {} if texts else {"items": ("question", "gold", "digest"), "answers": ("text", "parsed")}
@@ -202,6 +220,8 @@ def _store(source: Path, target: Path, public: Callable[[str], str], *, texts: b
                 for row in reading.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY rowid"):
                     values = dict(zip(columns, row, strict=True))
                     values |= {name: public(values[name]) for name in named[table]}
+                    if "key" in values:
+                        values["key"] = numbers.get(values["key"], values["key"])
                     values |= {name: "" for name in empty.get(table, ()) if values[name] is not None}
                     writing.execute(database.insertion(table), database.with_checksum(*values.values()))
     finally:
@@ -209,13 +229,16 @@ def _store(source: Path, target: Path, public: Callable[[str], str], *, texts: b
         writing.close()
 
 
-def _table(answers: pd.DataFrame, target: Path, public: Callable[[str], str], *, texts: bool) -> None:
+def _table(
+    answers: pd.DataFrame, target: Path, public: Callable[[str], str], numbers: Mapping[str, str], *, texts: bool
+) -> None:
     """One row per answer as parquet; without texts, how long each was and whether an answer could be read."""
     frame = answers.assign(
         characters=answers["text"].str.len().astype("int64"),
         read=answers["parsed"].notna(),
         task=answers["task"].map({task: public(task) for task in answers["task"].unique()}),
         model_name=answers["model_name"].map({name: public(name) for name in answers["model_name"].unique()}),
+        key=answers["key"].map(lambda key: numbers.get(key, key)),
         scores=answers["scores"].map(list),
         ranks=answers["ranks"].map(list),
     )
@@ -271,11 +294,11 @@ def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
             f"{folder} holds a model that `lesion apply` did not write, and no study. Push it with `hf upload`."
         )
     names = privacy.public_names([*files.texts(made)])
-    there = {
-        path.relative_to(folder).as_posix(): path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.is_symlink() and not path.name.startswith(".") and path.name != shared.FILE
-    }
+    there = {str(name): folder / str(name) for name in made.get("files") or ()}
+    gone = [name for name, path in there.items() if not path.is_file() or path.is_symlink()]
+    if gone or not there:
+        lacks = short(gone[0]) if gone else "its files"
+        raise UsageError(f"{folder} lacks {lacks}; write the model again with `lesion apply`.")
     from huggingface_hub import ModelCard
 
     card = ModelCard(privacy.replaced((folder / CARD).read_text("utf-8"), names), ignore_metadata_errors=True)
@@ -291,7 +314,7 @@ def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
         ["lesion", "apply", public["model"], *public["options"], "--out", repository.rpartition("/")[2]]
     )
     keep(place / "reproduce" / "command.txt", command + "\n")
-    del there[MADE]
+    there.pop(MADE, None)
     there |= {name: place / name for name in (CARD, "reproduce/made.json", "reproduce/command.txt")}
     return Shipment("model", there, {"kind": "checkpoint", "texts": True, "renamed": bool(names)}, names).sealed(place)
 

@@ -294,9 +294,9 @@ def apply(
         options = [word for each in edits_applied for word in ("--edit", f"{KEPT}/{each.kept_as}")]
         options += ["--factor", f"{factor:g}"] if factor is not None else []
         options += [*(["--revision", revision] if revision else []), *(["--force"] if force else [])]
-        note_made(partial, name, options)
         applied = card.Applied(out, edits_applied, ordered, total, achieved, left_out, cut)
         base_card(folder, partial, card.written(name, applied))
+        note_made(partial, name, options)
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(folder, "config.json"), partial / "config.json")
     return applied

@@ -208,7 +208,7 @@ COPIED_NAMES = frozenset({"LICENSE", "NOTICE", "USE_POLICY", "COPYING"})
 TEMPLATES = "additional_chat_templates"
 KEPT = "lesion"
 MADE = f"{KEPT}/made.json"
-"""How the checkpoint was made: the model, and the options of `lesion apply` beside it."""
+"""How the checkpoint was made: the model, the options of `lesion apply` beside it, and the files that it wrote."""
 
 
 def copy_others(folder: Path, partial: Path, checkpoint: Checkpoint, edits: Sequence[AppliedEdit]) -> tuple[str, ...]:
@@ -243,9 +243,10 @@ def copy_others(folder: Path, partial: Path, checkpoint: Checkpoint, edits: Sequ
 
 
 def note_made(partial: Path, model: str, options: Sequence[str]) -> None:
-    """Write down how a checkpoint is made again: `lesion apply MODEL OPTIONS`, with which versions."""
+    """Write down how a checkpoint is made again, `lesion apply MODEL OPTIONS`, with which versions, and its files."""
+    written = {path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()}
     versions = {name: version(name) for name in ("lesion", "torch", "transformers", "safetensors")}
-    made = {"model": model, "options": list(options), "versions": versions}
+    made = {"model": model, "options": list(options), "versions": versions, "files": sorted({*written, "config.json"})}
     (partial / MADE).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 

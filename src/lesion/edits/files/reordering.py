@@ -126,12 +126,12 @@ def save_reordered(
         left_out = copy_others(folder, partial, checkpoint, ())
         done = Reordered(out, numbers, blocks, left_out, str(as_edit(edit)) if factors else "")
         words = [*(["--edit", done.edit] if done.edit else []), *(["--revision", revision] if revision else [])]
-        note_made(partial, name, ["--order", order_text(numbers), *words])
         unloadable = name.startswith(BUNDLED) or Path(name).suffix == ".gguf"  # names that mergekit does not know
         (partial / RECIPE).write_text(
             recipe(str(folder) if unloadable else name, numbers, checkpoint, damped), encoding="utf-8"
         )
         base_card(folder, partial, _card(name, done))
+        note_made(partial, name, ["--order", order_text(numbers), *words])
         text = json.dumps(_configuration(folder, config, numbers, blocks), indent=2, ensure_ascii=False)
         (partial / "config.json").write_text(text + "\n", encoding="utf-8")
     return done
