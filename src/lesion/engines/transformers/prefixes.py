@@ -128,9 +128,9 @@ def _best(
         for index in members:
             if len(requests[index].prompt) > alike:
                 parts[requests[index].prompt[alike]].append(index)
-        apart = [_best(requests, part, depth - 1, cost, apart) for part in parts.values() if len(part) > 1]
-        if sum(value for value, _ in apart) > best[0]:
-            best = sum(value for value, _ in apart), [part for _, shares in apart for part in shares]
+        parted = [_best(requests, part, depth - 1, cost, apart) for part in parts.values() if len(part) > 1]
+        if sum(value for value, _ in parted) > best[0]:
+            best = sum(value for value, _ in parted), [part for _, shares in parted for part in shares]
     return best
 
 
