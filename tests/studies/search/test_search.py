@@ -83,6 +83,10 @@ def test_a_useless_block_is_found_and_said_to_cost_less_than_the_margin(useless,
     assert (test.candidate, test.gain.value, test.verdict) == ("block 1 left out", 0, "no worse")
     assert "With block 1 left out, tiny:llama loses less than 20 points" in result.findings[0]
     assert result.summary.choices[0].order == "0,2"
+    assert "apply" in {check.command for check in result.checks()}
+    strict = run_search(what.model_copy(update={"margin": 0.1}), tmp_path / "out", model=network)
+    assert strict.summary.tests[0].verdict == "cannot be told"
+    assert "apply" not in {check.command for check in strict.checks()}
 
 
 def test_the_checkpoint_that_the_page_names_says_what_the_candidate_said(capsys, tmp_path, monkeypatch):

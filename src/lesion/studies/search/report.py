@@ -247,11 +247,19 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
         "Screen: log-probability of gold answers. Gain: on the items that choose.", marked="chosen",
     )  # fmt: skip
     look: dict[str, object] = {"over": "first", "up": "how", "panel": "family", "boxed": "chosen", "hue": "gain"}
+    seen = any(row.screen is not None for row in summary.candidates)
     maps = (
         Map("screen", full=1.0 if better else None, name="screen", caption="What the screen saw, in nats.", **look),  # type: ignore[arg-type]
         Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),  # type: ignore[arg-type]
     )
-    yield Part("Which candidates?", rows, maps, what_luck_gives(summary), short="Candidates", wide=drops or better)
+    yield Part(
+        "Which candidates?",
+        rows,
+        maps if seen else maps[1:],
+        what_luck_gives(summary),
+        short="Candidates",
+        wide=drops or better,
+    )
     if summary.luck:
         yield Part(
             "What does the best of so many gain by luck?",
@@ -290,7 +298,20 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
         yield Check("bad", f"Fewer than {FEW} test items, so that chance decides much: {wording.listed(few)}.")
     if collapsed := [f"{test.task} ({test.candidate})" for test in summary.tests if test.one_answer]:
         yield Check("bad", f"Nearly always one answer: {wording.listed(collapsed)}.")
-    written = [choice for choice in summary.choices if choice.nothing is None]
-    if written:
-        text = "Chosen on other items than it is tested on; written as a checkpoint by lesion apply."
-        yield Check("good", text, "apply", options_of(written[0]))
+    if summary.tests:
+        yield Check("good", "Chosen on other items than it is tested on.")
+    if held := [choice for choice in summary.choices if choice.nothing is None and _held(summary, choice)]:
+        yield Check(
+            "open", f"{wording.capital(held[-1].candidate or '')} as a checkpoint:", "apply", options_of(held[-1])
+        )
+
+
+def _held(summary: SearchSummary, choice: Choice) -> bool:
+    """Whether the test bears a choice out: better on a task and worse on none, or no worse on all; no control worse."""
+    tests, controls = summary.of(choice.contest), summary.of(choice.contest, control=True)
+    sides = {test.shown for test in tests}
+    better = choice.contest == BETTER and 1 in sides and -1 not in sides
+    cheap = choice.contest != BETTER and all(test.verdict == "no worse" for test in tests)
+    if any(test.verdict == "worse" for test in controls):
+        return False
+    return bool(tests) and not any(test.one_answer for test in tests) and (better or cheap)
