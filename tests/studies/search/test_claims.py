@@ -4,8 +4,14 @@ import pytest
 
 from lesion.report.values import Estimate
 from lesion.studies.search import report
-from lesion.studies.search.result import CandidateRow, Choice, Rival, SearchedTask, SearchSummary
-from lesion.studies.search.result import Tested as OnTest
+from lesion.studies.search.result import (
+    CandidateRow,
+    CandidateTest,
+    ContestChoice,
+    RandomCandidate,
+    SearchSummary,
+    TaskSplit,
+)
 from lesion.studies.search.study import SearchStudy
 from lesion.studies.truncation.result import SearchedModel
 
@@ -22,7 +28,7 @@ def on_test(gain=GAIN, candidate=TWICE, contest="better", task="sums.jsonl", **v
         "task": task, "contest": contest, "candidate": candidate, "model": "m", "edit": "baseline", "control": False,
         "items": 200, "baseline": 0.41, "accuracy": estimate(0.41 + gain[0]), "gain": estimate(*gain),
     }  # fmt: skip
-    return OnTest(**{**given, **values})
+    return CandidateTest(**{**given, **values})
 
 
 def row(name, contest="better", how="3 blocks twice (×0.5)"):
@@ -34,12 +40,12 @@ def summary(*tests, choices=None, rivals=()):
     contests = dict.fromkeys(test.contest for test in tests)
     candidates = {test.contest: test.candidate for test in tests}
     shared = {"candidates": 480, "finalists": 16, "gain": 0.09}
-    made = [Choice(contest=contest, candidate=candidates[contest], **shared) for contest in contests]
+    made = [ContestChoice(contest=contest, candidate=candidates[contest], **shared) for contest in contests]
     return SearchSummary(
         study=SearchStudy.make(model="m", tasks=["sums.jsonl"]),
         model=SearchedModel(name="m", fingerprint="f" * 16, blocks=8, family="llama", dtype="float32"),
         tasks=(
-            SearchedTask(name="sums.jsonl", kind="generate", control=False, screen_items=50, choice_items=50,
+            TaskSplit(name="sums.jsonl", kind="generate", control=False, screen_items=50, choice_items=50,
                 test_items=200,
             ),
         ),
@@ -73,7 +79,7 @@ def test_a_change_is_said_where_the_test_shows_it_and_no_further(gain, text):
 
 def test_rivals_stand_beside_the_chosen_one_and_one_answer_to_everything_is_no_accuracy():
     rivals = tuple(
-        Rival(
+        RandomCandidate(
             task="sums.jsonl", contest="better", name=f"r{number}", model="m", edit="baseline", items=200,
             accuracy=estimate(0.3), gain=estimate(-number / 10), beyond=estimate(0.1),
         )
@@ -88,7 +94,7 @@ def test_rivals_stand_beside_the_chosen_one_and_one_answer_to_everything_is_no_a
 
 
 def test_where_nothing_is_chosen_that_is_said_and_nothing_of_luck():
-    nothing = Choice(
+    nothing = ContestChoice(
         contest="better", candidate=TWICE, nothing="No candidate has more.", candidates=480, finalists=16, gain=0,
         luck=estimate(0.05, 0, 0.1, 1),
     )  # fmt: skip
@@ -130,7 +136,7 @@ def test_a_control_is_no_worse_worse_or_cannot_be_told(verdict, gain, text):
 
 
 def test_the_gain_on_the_items_that_chose_stands_beside_what_luck_gives():
-    choice = Choice(
+    choice = ContestChoice(
         contest="better", candidate=TWICE, candidates=480, finalists=16, gain=0.09, luck=estimate(0.06, 0.02, 0.1, 0.12)
     )
     assert said(report.what_luck_gives, on_test(), choices=[choice]) == (

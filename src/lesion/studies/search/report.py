@@ -22,7 +22,15 @@ from lesion.report.values import CHANGE, SHARE, Estimate
 from lesion.report.wording import counted
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.search.candidates import BETTER
-from lesion.studies.search.result import CandidateRow, Choice, Compared, Luck, Rival, SearchSummary, Tested
+from lesion.studies.search.result import (
+    CandidateGain,
+    CandidateRow,
+    CandidateTest,
+    ContestChoice,
+    Luck,
+    RandomCandidate,
+    SearchSummary,
+)
 from lesion.studies.truncation.result import BEST
 
 VERBS = {1: "rises", -1: "falls", 0: "goes"}
@@ -32,7 +40,7 @@ def _margin(summary: SearchSummary) -> str:
     return f"{summary.study.margin:g} points"
 
 
-def _moves(test: Tested) -> str:
+def _moves(test: CandidateTest) -> str:
     ends = f"from {SHARE.text(test.baseline)} to {SHARE.text(test.accuracy.value)}"
     return f"With {test.candidate}, {test.task} {VERBS[test.shown]} {ends} on test items"
 
@@ -60,14 +68,14 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
         yield Claim((f"{_moves(test)}{unshown}.", size, *_beside_rivals(summary, test)), (test,))
 
 
-def _beside_rivals(summary: SearchSummary, test: Tested) -> Iterator[str]:
+def _beside_rivals(summary: SearchSummary, test: CandidateTest) -> Iterator[str]:
     gains = [rival.gain.value or 0.0 for rival in summary.rivals_of(test)]
     if gains:
         kind = f"{counted(len(gains), 'random candidate')} of the kind, {_how(summary, test)},"
         yield f"{kind} change it by {_mean(gains)} on average."
 
 
-def _how(summary: SearchSummary, test: Tested) -> str:
+def _how(summary: SearchSummary, test: CandidateTest) -> str:
     return next(row.how for row in summary.candidates if row.name == test.candidate)
 
 
@@ -207,7 +215,7 @@ class SearchResult(StudyResult[SearchSummary]):
         return {str(each.candidate): f"lesion apply {shlex.quote(model)} {options_of(each)}" for each in chosen}
 
 
-def options_of(choice: Choice) -> str:
+def options_of(choice: ContestChoice) -> str:
     """Of a choice, the options of `lesion apply`."""
     words = [*(["--order", choice.order] if choice.order else []), *(["--edit", choice.edit] if choice.edit else [])]
     return shlex.join([*words, "--out", "best"])
@@ -219,11 +227,11 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
     drops = any(choice.length for choice in summary.choices)
     asked = [f"make {summary.model.name} better at {tasks}"] * better
     title = f"Does another layout {asked[0]}?" if asked else f"Which blocks can {summary.model.name} do without?"
-    tests = Rows("test", summary.tests, (Tested,), "On test items", "p: McNemar's exact test.", marked="control")
-    rivals = Rows("rivals", summary.rivals, (Rival,), "Random candidates of the kind, on test items")
+    tests = Rows("test", summary.tests, (CandidateTest,), "On test items", "p: McNemar's exact test.", marked="control")
+    rivals = Rows("rivals", summary.rivals, (RandomCandidate,), "Random candidates of the kind, on test items")
     yield Part(
         title,
-        Rows("compared", list(_compared(summary)), (Compared,), "Gains over the unedited model"),
+        Rows("compared", list(_compared(summary)), (CandidateGain,), "Gains over the unedited model"),
         (
             Bars(
                 "gain", "name", by="what", panel="task", name="gains",
@@ -267,24 +275,24 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
         )  # fmt: skip
 
 
-def _compared(summary: SearchSummary) -> Iterator[Compared]:
+def _compared(summary: SearchSummary) -> Iterator[CandidateGain]:
     """The chosen candidates on test items, their rivals, where they were chosen, and what luck gives there."""
     chosen = {choice.contest: choice for choice in summary.choices}
     for test in (test for test in summary.tests if not test.control):
         choice, rivals = chosen[test.contest], summary.rivals_of(test)
-        yield Compared(task=test.task, name=test.candidate, what="test items", gain=test.gain)
+        yield CandidateGain(task=test.task, name=test.candidate, what="test items", gain=test.gain)
         if rivals:
             gains = [rival.gain.value or 0.0 for rival in rivals]
             name = f"{len(gains)} random: {_how(summary, test)}"
             mean = Estimate(value=float(np.mean(gains)), low=min(gains), high=max(gains))
-            yield Compared(task=test.task, name=name, what="random candidates", gain=mean)
+            yield CandidateGain(task=test.task, name=name, what="random candidates", gain=mean)
         if choice.contest == BETTER:
             where = "items that chose it"
             gain = Estimate(value=choice.gain)
-            yield Compared(task=test.task, name=f"{test.candidate}, chosen on these", what=where, gain=gain)
+            yield CandidateGain(task=test.task, name=f"{test.candidate}, chosen on these", what=where, gain=gain)
             if choice.luck is not None:
                 name = f"best of {choice.finalists} by luck alone"
-                yield Compared(task=test.task, name=name, what="luck", gain=choice.luck)
+                yield CandidateGain(task=test.task, name=name, what="luck", gain=choice.luck)
 
 
 def _checks(summary: SearchSummary) -> Iterator[Check]:
@@ -306,7 +314,7 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
         )
 
 
-def _held(summary: SearchSummary, choice: Choice) -> bool:
+def _held(summary: SearchSummary, choice: ContestChoice) -> bool:
     """Whether the test bears a choice out: better on a task and worse on none, or no worse on all; no control worse."""
     tests, controls = summary.of(choice.contest), summary.of(choice.contest, control=True)
     sides = {test.shown for test in tests}

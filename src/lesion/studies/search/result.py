@@ -18,7 +18,7 @@ Verdict = Literal["no worse", "worse", "cannot be told"]
 """Of a loss and a margin: whether the interval lies within it, beyond it, or about it."""
 
 
-class SearchedTask(Value):
+class TaskSplit(Value):
     """A task or control, and how many of its items screened, chose and tested."""
 
     name: str
@@ -65,7 +65,7 @@ class Luck(Row):
     share: float = column("Share of draws", SHARE)
 
 
-class Choice(Value):
+class ContestChoice(Value):
     """What was chosen in one contest.
 
     Attributes:
@@ -94,7 +94,7 @@ class Choice(Value):
         return int(self.contest.removeprefix("drop ")) if self.contest.startswith("drop ") else 0
 
 
-class Tested(Row):
+class CandidateTest(Row):
     """A chosen candidate on the test items of a task or control; gains are against the unedited model there.
 
     Attributes:
@@ -124,7 +124,7 @@ class Tested(Row):
         return self.gain.side if (p or 0.0) <= wording.ALPHA and not self.one_answer else 0
 
 
-class Rival(Row):
+class RandomCandidate(Row):
     """A random candidate of the kind of the chosen one, on the test items of one task.
 
     Attributes:
@@ -142,7 +142,7 @@ class Rival(Row):
     beyond: Estimate = column("The chosen adds", CHANGE, p="p")
 
 
-class Compared(Row):
+class CandidateGain(Row):
     """A bar of the first figure: the chosen candidate, its rivals, and what luck gives.
 
     Attributes:
@@ -162,17 +162,17 @@ class SearchSummary(Summary):
     approximate: str | None = None
     study: SearchStudy
     model: SearchedModel
-    tasks: tuple[SearchedTask, ...]
+    tasks: tuple[TaskSplit, ...]
     candidates: tuple[CandidateRow, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[ContestChoice, ...]
     luck: tuple[Luck, ...] = ()
-    tests: tuple[Tested, ...] = ()
-    rivals: tuple[Rival, ...] = ()
+    tests: tuple[CandidateTest, ...] = ()
+    rivals: tuple[RandomCandidate, ...] = ()
 
-    def of(self, contest: str, *, control: bool = False) -> list[Tested]:
+    def of(self, contest: str, *, control: bool = False) -> list[CandidateTest]:
         """The tests of a contest on tasks, or on controls."""
         return [test for test in self.tests if test.contest == contest and test.control == control]
 
-    def rivals_of(self, test: Tested) -> list[Rival]:
+    def rivals_of(self, test: CandidateTest) -> list[RandomCandidate]:
         """The rivals of a tested candidate on its task."""
         return [each for each in self.rivals if (each.contest, each.task) == (test.contest, test.task)]

@@ -17,12 +17,12 @@ from lesion.statistics.paired import accuracy, holm, paired_drop, paired_p
 from lesion.studies.search.candidates import BETTER, Candidate
 from lesion.studies.search.result import (
     CandidateRow,
-    Choice,
+    CandidateTest,
+    ContestChoice,
     Luck,
-    Rival,
-    SearchedTask,
+    RandomCandidate,
     SearchSummary,
-    Tested,
+    TaskSplit,
     Verdict,
 )
 from lesion.studies.search.search import Contest, Search
@@ -40,15 +40,9 @@ def summarise(search: Search, model: Model) -> SearchSummary:
     return SearchSummary(
         approximate=loops(study.decoding.stop_loops).get("approximate"),
         study=study,
-        model=SearchedModel(
-            name=study.model.name,
-            fingerprint=model.fingerprint,
-            blocks=len(model.anatomy.blocks),
-            family=model.anatomy.family,
-            dtype=str(model.dtype).removeprefix("torch."),
-        ),
+        model=SearchedModel.of(study.model.name, model),
         tasks=tuple(
-            SearchedTask(
+            TaskSplit(
                 name=choice.name, kind=task.kind, control=choice in search.controls,
                 screen_items=len(search.screen.get(choice, ())), choice_items=len(search.choice.get(choice, ())),
                 test_items=len(search.test[choice]),
@@ -82,7 +76,7 @@ def _row(search: Search, contest: Contest, candidate: Candidate) -> CandidateRow
     )  # fmt: skip
 
 
-def _choice(contest: Contest, blocks: int, level: float) -> Choice:
+def _choice(contest: Contest, blocks: int, level: float) -> ContestChoice:
     best, nothing, luck = contest.best, None, None
     if best is None:
         nothing = "Under every candidate the model gives one answer to nearly all items, and unedited it does not."
@@ -92,7 +86,7 @@ def _choice(contest: Contest, blocks: int, level: float) -> Choice:
         low, median, high = np.quantile(contest.by_luck, [(1 - level) / 2, 0.5, (1 + level) / 2])
         luck = Estimate(value=median, low=low, high=high, p=p_of_best(contest.gain[best], contest.by_luck))
     written = best is not None and best.written != tuple(range(blocks))
-    return Choice(
+    return ContestChoice(
         contest=contest.name,
         candidate=best.name if best else None,
         nothing=nothing,
@@ -105,7 +99,7 @@ def _choice(contest: Contest, blocks: int, level: float) -> Choice:
     )
 
 
-def _tests(search: Search) -> Iterator[Tested]:
+def _tests(search: Search) -> Iterator[CandidateTest]:
     """The chosen candidates on test items; p corrected over the tasks of those that are to be better."""
     chosen = [(contest, contest.chosen) for contest in search.contests if contest.chosen is not None]
     pairs = [(contest, each, choice) for contest, each in chosen for choice in (*search.tasks, *search.controls)]
@@ -122,13 +116,13 @@ def _has_margin(search: Search, contest: Contest, choice: TaskChoice) -> bool:
     return contest.name != BETTER or choice in search.controls
 
 
-def _test(search: Search, contest: Contest, candidate: Candidate, choice: TaskChoice, margins: int) -> Tested:
+def _test(search: Search, contest: Contest, candidate: Candidate, choice: TaskChoice, margins: int) -> CandidateTest:
     study, items = search.study, search.test[choice]
     before, after = (search.networks.answers(each, choice, items) for each in (None, candidate))
     within = _has_margin(search, contest, choice)
     level = 1 - (1 - study.level) / margins if within else study.level
     gain = Estimate.of(paired_drop(before.right, after.right, level), paired_p(before.right, after.right)).negative
-    return Tested(
+    return CandidateTest(
         task=choice.name, contest=contest.name, candidate=candidate.name,
         model=search.networks.name(candidate.order), edit=str(candidate.edit), control=choice in search.controls,
         items=len(items), baseline=float(before.right.mean()), accuracy=Estimate.of(accuracy(after.right, study.level)),
@@ -142,7 +136,7 @@ def _verdict(gain: Estimate, margin: float) -> Verdict:
     return "no worse" if low > -margin else "worse" if high < -margin else "cannot be told"
 
 
-def _rivals(search: Search) -> Iterator[Rival]:
+def _rivals(search: Search) -> Iterator[RandomCandidate]:
     level = search.study.level
     for contest in search.contests:
         for rival in search.rivals[contest.name]:
@@ -151,7 +145,7 @@ def _rivals(search: Search) -> Iterator[Rival]:
                 before, chosen, after = (
                     search.networks.answers(each, choice, items).right for each in (None, contest.chosen, rival)
                 )
-                yield Rival(
+                yield RandomCandidate(
                     task=choice.name, contest=contest.name, name=rival.name,
                     model=search.networks.name(rival.order), edit=str(rival.edit), items=len(items),
                     accuracy=Estimate.of(accuracy(after, level)),

@@ -6,7 +6,7 @@ Accuracies, shares and probabilities are in 0…1, log-probabilities in nats.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lesion.core.values import Summary
 from lesion.report import wording
@@ -14,6 +14,9 @@ from lesion.report.rows import Row, column, derived
 from lesion.report.values import CHANGE, NATS, SHARE, WHOLE_SHARE, Estimate, Form, Number, Value, decimals
 from lesion.report.wording import ALPHA
 from lesion.studies.truncation.study import TruncationStudy
+
+if TYPE_CHECKING:  # pages are made without torch
+    from lesion.models.load import Model
 
 UNEDITED = "baseline"
 """The text form of no edit: how the unedited model is named among edits."""
@@ -36,6 +39,17 @@ class SearchedModel(Value):
     blocks: int
     family: str
     dtype: str
+
+    @classmethod
+    def of(cls, name: str, model: Model) -> SearchedModel:
+        """A model under the name that the study gives it."""
+        return cls(
+            name=name,
+            fingerprint=model.fingerprint,
+            blocks=len(model.anatomy.blocks),
+            family=model.anatomy.family,
+            dtype=str(model.dtype).removeprefix("torch."),
+        )
 
 
 class SearchedTask(Value):

@@ -50,13 +50,7 @@ def summarise(search: Search, model: Model, grid: Grid) -> TruncationSummary:
     return TruncationSummary(
         approximate=loops(study.decoding.stop_loops).get("approximate"),
         study=study,
-        model=SearchedModel(
-            name=study.model.name,
-            fingerprint=model.fingerprint,
-            blocks=len(model.anatomy.blocks),
-            family=model.anatomy.family,
-            dtype=str(model.dtype).removeprefix("torch."),
-        ),
+        model=SearchedModel.of(study.model.name, model),
         tasks=tuple(
             SearchedTask(
                 name=choice.name,
