@@ -120,6 +120,22 @@ def test_rows_refilled_from_a_table_are_under_the_edits_of_the_table(family):
 
 
 @unlike
+def test_rows_seated_in_a_standing_assignment_are_under_the_edits_of_its_table(family):
+    subject, ids = model(family), prompts()
+    rows = torch.arange(len(EDITS)).roll(1)
+    with gated(subject) as gates, torch.no_grad():
+        standing = gates.standing(tabulate(EDITS, subject.anatomy), len(EDITS))
+        gates.assign_standing(standing)
+        unedited = subject.network(ids).logits
+        standing.seat(rows, torch.arange(len(EDITS)))
+        seated = subject.network(ids[rows.argsort()]).logits[rows]
+        gates.assign(EDITS)
+        assert_close(subject.network(ids).logits, seated)
+    with torch.no_grad():
+        assert_close(subject.network(ids).logits, unedited)
+
+
+@unlike
 def test_a_row_whose_neighbour_breaks_its_numbers_is_not_touched(family):
     subject, ids = model(family), prompts(2)
     clean = without_block(subject.network, family, 1)(ids[1:]).logits

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -73,6 +74,7 @@ class Gates:
         self._factors = Factors(model)
         self._vectors = Vectors()
         self._positions: Tensor | None = None
+        self._on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         self._low_rank: dict[str, LowRank] = {}
         self._places: dict[tuple[int, int], _Place] = {}
         self._units: dict[Site, UnitRows] = {}
@@ -120,6 +122,14 @@ class Gates:
         """
         self._set(table, growing=growing, positions=positions, length=length)
 
+    def standing(self, table: Table, rows: int) -> Standing:
+        """An assignment to so many rows, as yet unedited, that is changed in place: see `Standing`."""
+        return Standing(table, rows)
+
+    def assign_standing(self, standing: Standing) -> None:
+        """Row r of every following forward pass is under what `standing` has it under then."""
+        self._set(standing.table, standing=standing)
+
     @validated
     def select(self, rows: Int[Tensor, " kept"]) -> None:
         """Row r of every following forward pass is under what row `rows[r]` is under now.
@@ -154,6 +164,7 @@ class Gates:
         growing: bool = False,
         positions: Tensor | None = None,
         length: Callable[[], int] | None = None,
+        standing: Standing | None = None,
     ) -> None:
         if self._hold.over or not self._hold.of_this_code():
             raise UsageError(
@@ -162,8 +173,10 @@ class Gates:
             )
         if table.replacements:
             refuse_other_models(table.replacements, self._model)
-        changed = table.edited
-        ends_only = ((table.scales == 1) | (table.scales == 0)).all(-1)
+        # A standing assignment runs every place that some column edits, whether a row is under that column or not.
+        all_columns = standing.columns if standing else table
+        changed = all_columns.edited
+        ends_only = ((all_columns.scales == 1) | (all_columns.scales == 0)).all(-1)
         edited = changed.any(-1).nonzero().tolist()
         # Every place is found before anything changes: an error must leave the assignment as it was.
         active = [self._place(layer, unit) for layer, unit in edited]
@@ -177,7 +190,7 @@ class Gates:
         self._everywhere = everywhere
         self._growing = growing
         self._given_positions, self._length = positions, length
-        self._on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        self._on_device = standing.on_device if standing else {}
         self._active = [*active, *(matrix for matrix, _ in truncated), *(units for units, _ in scaled)]
         every: list[_Place | LowRank | UnitRows] = [*self._places.values(), *self._low_rank.values()]
         for hung in [*every, *self._units.values()]:
@@ -322,6 +335,31 @@ class Gates:
                 f"The edit of {', '.join(missed)} did not take hold: a forward pass of "
                 f"{self._anatomy.name} did not run through that place, so its logits are not under the edit."
             )
+
+
+class Standing:
+    """An assignment whose factors lie in buffers that are changed in place: what was recorded reads the new ones.
+
+    It holds factors of blocks and branches alone. Every place that some column of `columns` edits is run through, and
+    multiplied by 1 in rows that are not under such a column.
+
+    Attributes:
+        table: of the rows as they are now.
+        on_device: the factors, [blocks, units, rows], by device and dtype.
+    """
+
+    def __init__(self, columns: Table, rows: int) -> None:
+        self.columns = columns
+        none = columns.select(torch.zeros(rows, dtype=torch.long))
+        self.table = replace(none, scales=torch.ones_like(none.scales))
+        self.on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    def seat(self, rows: Int[Tensor, " seated"], columns: Int[Tensor, " seated"]) -> None:
+        """Put rows under columns of `columns`."""
+        factors = self.columns.scales[:, :, columns]
+        self.table.scales[:, :, rows] = factors
+        for (device, dtype), buffer in self.on_device.items():
+            buffer[:, :, rows.to(device)] = factors.to(device, dtype)
 
 
 class _Place:

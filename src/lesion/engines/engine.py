@@ -147,6 +147,7 @@ class Work:
         decoded: decoding steps of rows at work.
         idle: decoding steps spent on rows that had finished.
         steps: forward passes of decoding.
+        replayed: those among them that were repeated from a recording.
         drafted: tokens of drafts that were looked at.
         accepted: drafted tokens that were said, each a decoding step saved.
         batch_size: rows at most, as it stands now.
@@ -156,6 +157,7 @@ class Work:
     decoded: int = 0
     idle: int = 0
     steps: int = 0
+    replayed: int = 0
     drafted: int = 0
     accepted: int = 0
     batch_size: int = 0

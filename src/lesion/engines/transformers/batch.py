@@ -15,6 +15,7 @@ from lesion.engines.transformers.prefill import Prefilled
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.transformers.slots import GROWTH, Slots
+from lesion.engines.transformers.static_slots import StaticSlots
 from lesion.tasks.task import Finish
 
 # When nobody waits any more, the batch is cut down once this share of it is still at work.
@@ -33,7 +34,8 @@ class Batch:
         self.prefixes = prefixes
         self.model, self.gates, self.work = prefixes.model, prefixes.gates, prefixes.work
         longest = max((len(row.request.prompt) + min(row.limit, GROWTH) for row in waiting), default=0)
-        self.slots = Slots(self.model.network.config, min(self.work.batch_size, len(waiting)), longest)
+        rows = min(self.work.batch_size, len(waiting))
+        self.slots: Slots | StaticSlots = Slots(self.model.network.config, rows, longest)
         self.rows: list[ActiveRequest | None] = []
         self.assigned = False
 
@@ -106,10 +108,9 @@ class Batch:
         self.work.steps += 1
         self.work.decoded += live
         self.work.idle += len(self.rows) - live
-        return self._say(output.logits[:, -1])
+        return self._say(*next_tokens(output.logits[:, -1], [(row, 0) for row in self.rows]))
 
-    def _say(self, logits: Float[Tensor, "rows vocabulary"]) -> Finished:
-        tokens, finite = next_tokens(logits, [(row, 0) for row in self.rows])
+    def _say(self, tokens: Sequence[int], finite: Sequence[bool]) -> Finished:
         done: Finished = []
         left = []
         for slot, (row, token, is_finite) in enumerate(zip(self.rows, tokens, finite, strict=True)):

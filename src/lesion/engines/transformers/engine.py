@@ -7,7 +7,7 @@ compared with first (`drafts.py`). Networks that this does not fit answer by the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -32,9 +32,11 @@ from lesion.engines.transformers.drafts import FIRST_ON_CPU, WORTH, WORTH_ON_CPU
 from lesion.engines.transformers.memory import halve, ran_out, rows_of, rows_that_fit
 from lesion.engines.transformers.prefill import TOKENS
 from lesion.engines.transformers.prefixes import Prefixes
+from lesion.engines.transformers.recorded import Record, RecordedBatch, cuda_graphs, masks_of, recordable
 from lesion.engines.transformers.scoring import scored
 from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.transformers.simple import Simple
+from lesion.engines.transformers.static_slots import Masks
 from lesion.engines.transformers.ways import Kind, Way, kept_by, odd_by
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -54,10 +56,14 @@ class TransformersEngine:
 
     Args:
         batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
+        recorder: makes what records the steps of a batch; by default CUDA graphs on a CUDA device, nothing elsewhere.
     """
 
-    def __init__(self, model: Model, batch_size: int | str = "auto") -> None:
+    def __init__(
+        self, model: Model, batch_size: int | str = "auto", recorder: Callable[[], Record | None] | None = None
+    ) -> None:
         self.model = model
+        self._recorder = cuda_graphs if recorder is None and model.device.type == "cuda" else recorder
         self._own_size = batch_size == "auto"
         if batch_size == "auto":
             batch_size = rows_that_fit(model)
@@ -77,6 +83,7 @@ class TransformersEngine:
         edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
         by_row = [self._by_row(edit) for edit in edits]
         way = way_of(self.model)
+        self._masks = masks_of(self.model) if self._recorder and way.fast else None
         table = tabulate(by_row, self.model.anatomy)
         refuse_other_models(table.replacements, self.model)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
@@ -170,8 +177,14 @@ class TransformersEngine:
         )
         yield from self._generate(drafts, prefixes)
 
+    def _batch(self, prefixes: Prefixes, waiting: Drafts) -> Batch:
+        rows = waiting.rows
+        if rows and self._recorder is not None and isinstance(self._masks, Masks) and recordable(prefixes.table):
+            return RecordedBatch(prefixes, rows, self._masks, self._recorder())
+        return Batch(prefixes, rows)
+
     def _generate(self, waiting: Drafts, prefixes: Prefixes) -> Iterator[Response]:
-        batch = Batch(prefixes, waiting.rows)
+        batch = self._batch(prefixes, waiting)
         while waiting or batch.live:
             taken: list[ActiveRequest] = []
             try:
@@ -194,9 +207,9 @@ class TransformersEngine:
                 for row in taken:
                     row.forget()
                 waiting.again({id(row): row for row in [*batch.leave(), *taken]}.values())
-                batch = Batch(prefixes, waiting.rows)
                 if not shared:
                     halve(self.work, self.model, error)
+                batch = self._batch(prefixes, waiting)
                 continue
             if finished:
                 batch.rest()

@@ -56,6 +56,11 @@ class ActiveRequest:
         times = self.request.decoding.stop_loops
         return Loop(times, self.limit) if times else None
 
+    @property
+    def plain(self) -> bool:
+        """Whether it says the most probable token every time, whatever was said before, and nothing is noted of it."""
+        return self.noise_key is None and self.closing is None and not self.request.traced
+
     def forbidden(self, ahead: int) -> tuple[int, ...]:
         """The tokens that may not be said `ahead` tokens from now: some at the beginning of its answer."""
         return () if self.generated or ahead else self.request.decoding.forbidden

@@ -1,0 +1,210 @@
+"""Recorded steps: every row says what plain decoding says under its edit alone, and no replayed step calls Python.
+
+Without a CUDA device a step is recorded as a graph of torch's operations, which stand for the kernels of a CUDA graph:
+what a hook or the engine decided in Python while it was recorded stays so at every replay.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+import torch
+import transformers as hf
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import tiny
+from alone import EDITS, drawn, greedy, prompts
+from lesion.edits.edit import BASELINE, ScaleBlock, Truncate
+from lesion.edits.gates import _Place
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers import recorded
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.transformers.recorded import RecordedBatch, masks_of
+from lesion.engines.transformers.static_slots import Masks
+from lesion.models.load import wrap
+
+
+class Recorder:
+    """Records steps as graphs of operations, and counts its recordings and replays."""
+
+    def __init__(self):
+        self.calls = Counter()
+
+    def __call__(self):
+        return self.record
+
+    def record(self, step):
+        step()
+
+        def run(nothing):
+            step()
+            return nothing
+
+        graph, nothing = make_fx(run)(torch.zeros(1)), torch.zeros(1)
+        self.calls["recorded"] += 1
+
+        def replay():
+            self.calls["replayed"] += 1
+            graph(nothing)
+
+        return replay
+
+
+def anew():
+    """A recorder that records nothing: each step runs anew."""
+    return None
+
+
+def ask(model, requests, batch_size=8, recorder=anew):
+    engine = TransformersEngine(model, batch_size, recorder)
+    assert isinstance(masks_of(model), Masks)
+    found = {response.key: response for response in engine.answer(requests)}
+    assert found.keys() == {request.key for request in requests}
+    return found
+
+
+def questions(texts, edits=EDITS, limit=10):
+    return [Request(f"{i} under {edit}", text, edit, Decoding(limit)) for i, text in enumerate(texts) for edit in edits]
+
+
+def assert_alone(model, requests, found):
+    for request in requests:
+        said, how = found[request.key].token_ids, request.decoding
+        if how.temperature:
+            assert said == drawn(model, request.prompt, request.edit, how, guess=said), request.key
+        else:
+            assert said == greedy(model, request.prompt, request.edit, how.max_new_tokens, guess=said), request.key
+
+
+@pytest.mark.parametrize("family", tiny.BUILDS)
+def test_replayed_steps_say_what_each_edit_says_alone_and_run_no_hook(family, monkeypatch):
+    fired, in_replay = Counter(), []
+    wholes = {name: getattr(_Place, name) for name in ("look_at_input", "edit_contribution", "edit_output")}
+    for name, whole in wholes.items():
+
+        def counted(place, *args, whole=whole, **kwargs):
+            fired["hooks"] += 1
+            return whole(place, *args, **kwargs)
+
+        monkeypatch.setattr(_Place, name, counted)
+    repeat = RecordedBatch._repeat
+
+    def watched(batch, window, steps):
+        known, before = window in batch.recordings, fired["hooks"]
+        repeat(batch, window, steps)
+        if known:
+            in_replay.append(fired["hooks"] - before)
+
+    monkeypatch.setattr(RecordedBatch, "_repeat", watched)
+    model, requests, recorder = tiny.model(family), questions(prompts(5)), Recorder()
+    assert_alone(model, requests, ask(model, requests, recorder=recorder))
+    assert fired["hooks"] > 0
+    assert len(in_replay) > 4
+    assert set(in_replay) == {0}
+    assert recorder.calls["recorded"] <= 3
+    assert recorder.calls["replayed"] > 40
+
+
+@pytest.mark.parametrize("network", [hf.MistralForCausalLM, hf.Phi3ForCausalLM, hf.Qwen2ForCausalLM])
+def test_a_sliding_window_slides_over_each_rows_own_tokens(network):
+    settings = {**tiny._GATED, "sliding_window": 5}
+    if network is hf.Qwen2ForCausalLM:
+        settings |= {"use_sliding_window": True, "max_window_layers": 1}
+    model = wrap(tiny._scaled_up(network(network.config_class(**settings))), tiny.tokenizer(), "tiny:sliding")
+    requests = questions(prompts(4, longest=20, seed=1), edits=(BASELINE, ScaleBlock(0)), limit=12)
+    assert_alone(model, requests, ask(model, requests, batch_size=3))
+
+
+def test_eager_attention_is_given_a_mask_that_it_can_add():
+    network = tiny.tiny("gemma2")
+    network.set_attn_implementation("eager")
+    model, requests = wrap(network, tiny.tokenizer(), "tiny:eager"), questions(prompts(3))
+    assert_alone(model, requests, ask(model, requests))
+
+
+@pytest.mark.parametrize("recorder", [anew, Recorder()])
+def test_rows_leave_and_enter_while_windows_widen_and_the_batch_shrinks(recorder, monkeypatch):
+    monkeypatch.setattr(recorded, "WINDOW", 8)
+    model, rng = tiny.model("llama"), random.Random(1)
+    texts = prompts(40, seed=2)
+    limits = [rng.choice([1, 3, 9, 40]) for _ in texts]
+    requests = [
+        Request(f"{i}", text, EDITS[i % len(EDITS)], Decoding(limit))
+        for i, (text, limit) in enumerate(zip(texts, limits, strict=True))
+    ]
+    engine = TransformersEngine(model, 16, recorder)
+    assert isinstance(masks_of(model), Masks)
+    found = {response.key: response for response in engine.answer(requests)}
+    assert_alone(model, requests, found)
+    # The first token of an answer comes with its prompt; what was said behind an end counts as decoded, too.
+    said = sum(len(found[request.key].token_ids) - 1 for request in requests)
+    assert said <= engine.work.decoded < 1.5 * said
+    assert engine.work.replayed == (0 if recorder is anew else engine.work.steps)
+
+
+def test_sampled_traced_and_greedy_rows_share_a_batch():
+    model = tiny.model("llama")
+    decodings = [Decoding(9, temperature=1.0, seed=1), Decoding(7, temperature=0.6, top_p=0.8), Decoding(5)]
+    requests = [
+        Request(f"{i}/{edit}/{how}", text, edit, decoding, traced=i == 1)
+        for i, text in enumerate(prompts(2, seed=3))
+        for edit in (BASELINE, ScaleBlock(2))
+        for how, decoding in enumerate(decodings)
+    ]
+    found, others = (ask(model, requests, recorder=recorder) for recorder in (Recorder(), None))
+    assert_alone(model, requests, found)
+    for request in requests:
+        assert [token for token, _ in found[request.key].last] == [token for token, _ in others[request.key].last]
+        assert bool(found[request.key].last) == request.traced
+
+
+def test_an_edit_that_breaks_the_numbers_breaks_no_other_row_nor_the_next_one_in_its_slot():
+    model, broken = tiny.model("llama"), ScaleBlock(1, 1e38)
+    requests = questions(prompts(7, seed=7), edits=(BASELINE, broken, ScaleBlock(1)))
+    found = ask(model, requests, batch_size=3, recorder=Recorder())
+    assert {found[request.key].answer.finish for request in requests if request.edit == broken} == {"nonfinite"}
+    assert_alone(model, [request for request in requests if request.edit != broken], found)
+
+
+def test_answers_that_reach_the_end_of_the_context_leave_no_row_beyond_it():
+    # Learned positions end with the context: a step beyond it would be an index out of range.
+    model = tiny.model("gpt2")
+    long = prompts(1, 250, shortest=250)[0]
+    requests = [Request("long", long, BASELINE, Decoding(6)), *questions(prompts(2), edits=(BASELINE,), limit=60)]
+    assert_alone(model, requests, ask(model, requests, batch_size=3))
+
+
+def test_what_cannot_be_recorded_runs_anew_from_where_it_was_and_is_not_tried_again():
+    model, requests, tried = tiny.model("llama"), questions(prompts(3)), []
+
+    def record(step):
+        tried.append(step)
+        step()
+        step()
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    for _ in range(2):
+        assert_alone(model, requests, ask(model, requests, recorder=lambda: record))
+    assert len(tried) == 1
+
+
+def test_memory_that_runs_out_in_a_recording_halves_the_batch():
+    model, requests, sizes = tiny.model("llama"), questions(prompts(3)), []
+
+    def record(step):
+        if not sizes:
+            sizes.append(0)
+            raise torch.OutOfMemoryError
+        return Recorder().record(step)
+
+    engine = TransformersEngine(model, 8, lambda: record)
+    assert_alone(model, requests, {response.key: response for response in engine.answer(requests)})
+    assert engine.work.batch_size == 4
+
+
+def test_edits_that_are_no_factors_of_blocks_and_branches_are_answered_by_hooks():
+    model, recorder = tiny.model("llama"), Recorder()
+    edits = (BASELINE, ScaleBlock(1), Truncate("1.mlp.up", 0.5))
+    found, others = (ask(model, questions(prompts(2), edits), recorder=how) for how in (recorder, None))
+    assert {key: each.token_ids for key, each in found.items()} == {key: each.token_ids for key, each in others.items()}
+    assert not recorder.calls
