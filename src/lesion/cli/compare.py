@@ -26,8 +26,8 @@ FailIf = Annotated[
     typer.Option(
         metavar=WORSE,
         help="Exit with 3 where the last side, unedited, is shown to be worse by more than --margin on any task: the"
-        " upper end of the interval of its difference lies below −margin. Each task is judged by itself: of many tasks"
-        " one may fail by chance.",
+        " upper end of the interval of its difference lies below −margin. Items of the first side for which the last"
+        " has no score are wrong here. Each task is judged by itself: of many tasks one may fail by chance.",
     ),
 ]
 Margin = Annotated[float | None, typer.Option(metavar="POINTS", help="For --fail-if, in points. Default: 0.")]
@@ -67,6 +67,8 @@ def run(
     else:
         result = running.run(method, study, out, choice, every=every, dry=dry, track=track)
     if fail_if is not None and result is not None:
+        for note in result.summary.notes if json else ():
+            say(f"note: {note}", error=True)
         _fail_if_worse(result.summary, (margin or 0.0) / 100)
 
 
@@ -89,9 +91,14 @@ def _worse(pair: Any, margin: float) -> str:
         raise UsageError(f"No task of {pair.b} against {pair.a} is in points, unedited; leave --fail-if out.")
     worse = []
     for cell in judged:
-        highs = [each.high for each in (cell.difference, cell.clustered) if each is not None and each.high is not None]
+        found = cell.difference
+        highs = [each.high for each in (found, cell.clustered) if each is not None and each.high is not None]
+        if cell.unscored is not None:
+            found, highs = cell.unscored, [cell.unscored.high]
+            of = f"{wording.counted(found.items, 'item')} of {found.of:,} in {pair.a}"
+            say(f"note: {cell.task}: {pair.b} has no score for {of}; for --fail-if they are wrong.", error=True)
         if highs and max(highs) < -margin:
-            worse.append(f"{cell.task} ({100 * cell.difference.value:+.1f} points, at most {100 * max(highs):+.1f})")
+            worse.append(f"{cell.task} ({100 * found.value:+.1f} points, at most {100 * max(highs):+.1f})")
     if not worse:
         return ""
     return f"{pair.b} is worse than {pair.a} by more than {100 * margin:g} points on {wording.listed(worse)}."

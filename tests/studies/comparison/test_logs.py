@@ -343,6 +343,37 @@ def test_of_a_last_side_of_several_models_every_one_is_judged(tmp_path):
     assert code(["compare", str(a), str(both), "--json", "--fail-if", "worse"]) == 3
 
 
+@pytest.mark.parametrize("groups", [None, 20])
+@pytest.mark.parametrize("left_out", ["without a score", "without a row", "in one of two epochs"])
+def test_what_has_no_score_fails_as_if_it_were_wrong(tmp_path, capsys, left_out, groups):
+    right = {f"q{i}": i % 10 < 8 for i in range(100)}
+
+    def row(item: str, verdict: bool | None) -> dict:
+        group = {} if groups is None else {"group": f"g{int(item[1:]) % groups}"}
+        return {"id": item, "correct": verdict, **group}
+
+    unscored = [item for item in right if int(item[1:]) < 60]
+    epochs = 2 if left_out == "in one of two epochs" else 1
+    whole = [row(item, verdict) for item, verdict in right.items()]
+    rest = [each for each in whole if each["id"] not in unscored]
+    gone = [] if left_out == "without a row" else [row(item, None) for item in unscored]
+    half = [*whole, *rest, *gone] if epochs == 2 else [*rest, *gone]
+    as_wrong = [row(item, False) for item in unscored] + rest + (whole if epochs == 2 else [])
+    a, b, c = (
+        write_jsonl(tmp_path / f"{name}.jsonl", rows) for name, rows in zip("abc", (whole, half, as_wrong), strict=True)
+    )
+    expected = lesion.compare(a, c, out=tmp_path / "out").summary.pairs[0].cells[0]
+    high = max(each.high for each in (expected.difference, expected.clustered) if each is not None)
+    for margin, left in ((-high - 0.001, 3), (-high + 0.001, 0)):
+        command = ["compare", str(a), str(b), "--json", "--fail-if", "worse", "--margin", str(100 * margin)]
+        assert code(command) == left
+        said = capsys.readouterr()
+        assert "b has no score for 60 items of 100 in a" in said.err
+    unscored_cell = json.loads(said.out)["pairs"][0]["cells"][0]["unscored"]
+    assert unscored_cell["value"] == pytest.approx(expected.difference.value)
+    assert unscored_cell["high"] == pytest.approx(high)
+
+
 def test_no_torch_is_imported():
     script = "import sys; from lesion.cli.main import code; code(sys.argv[1:]); assert 'torch' not in sys.modules"
     command = [sys.executable, "-c", script, "compare", str(LOGS / "a.eval"), str(LOGS / "b.eval"), "--json"]

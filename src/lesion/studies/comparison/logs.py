@@ -127,6 +127,7 @@ def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple
     missing = int(rows["value"].isna().sum())
     if missing == len(rows):
         raise UsageError(f"{file}, {task}: no answer has a score; score the log first, such as with `inspect score`.")
+    share = rows["value"].notna().groupby(rows["item"], sort=False).mean()
     if missing:
         notes.append(f"{file}, {task}: {wording.counted(missing, 'answer')} without a score left out.")
         rows = rows[rows["value"].notna()]
@@ -142,13 +143,15 @@ def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple
         values = shares.loc[rows["item"]].set_axis(rows.index)
     verdicts = bool(values.isin((0.0, 1.0)).all())
     scores = [()] * len(rows) if verdicts else [(value,) for value in values]
-    return rows.assign(correct=values == 1.0, scores=pd.Series(scores, index=rows.index, dtype=object)), (
-        None if verdicts else unit
-    )
+    scored = rows.assign(correct=values == 1.0, scores=pd.Series(scores, index=rows.index, dtype=object))
+    return scored.assign(share=scored["item"].map(share)), None if verdicts else unit
 
 
 def _as_stored(rows: pd.DataFrame) -> pd.DataFrame:
-    """The columns that `Store.answers` has, `judge`, and `prompt`: a digest of what was asked, where the log has it."""
+    """The columns that `Store.answers` has, `judge`, and `prompt`: a digest of what was asked, where the log has it.
+
+    `share`: of the answers to an item, how many have a score.
+    """
     of = rows["model"] + rows["where"]  # files that name no model are not of one for being called alike
     fingerprints = {model: hashlib.sha256(model.encode()).hexdigest()[:16] for model in of.unique()}
     return rows.rename(columns={"model": "model_name"}).assign(

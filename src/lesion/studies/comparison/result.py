@@ -67,6 +67,22 @@ class Clustered(OverClusters):
     high: float = column(key="high_clustered")
 
 
+class Unscored(Value):
+    """What a difference is where answers without a score count as wrong.
+
+    Attributes:
+        items: how many items of the first side the second has no answer with a score to, or not every one.
+        of: items of the first side.
+        low, high: the widest of the intervals, paired and over clusters.
+    """
+
+    items: int
+    of: int
+    value: float
+    low: float
+    high: float
+
+
 class Compared(Row):
     """One task under one edit of each of two sides, a and b, on the items that both answered.
 
@@ -82,6 +98,7 @@ class Compared(Row):
             and where the edits differ. p by the exact sign-flip test, corrected by Holm over all edits of the task.
         shared: what the items share; None where their groups are no clusters, and for a scored task.
         clustered: the interval of the difference over these clusters.
+        unscored: of the unedited models, where answers of b to items of a have no score.
     """
 
     task: str = column("Task", label=True)
@@ -98,6 +115,7 @@ class Compared(Row):
     score_unit: Unit = Field(default="nats", exclude_if=lambda unit: unit == "nats")
     shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
     clustered: Clustered | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
+    unscored: Unscored | None = Field(default=None, exclude_if=lambda unscored: unscored is None)
 
     @derived.column()
     def unit(self) -> Unit:

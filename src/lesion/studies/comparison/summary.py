@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,9 +27,10 @@ from lesion.studies.comparison.result import (
     Pair,
     TaskItems,
     Unit,
+    Unscored,
 )
 from lesion.studies.comparison.study import ComparisonStudy
-from lesion.tasks.item_clusters import shared
+from lesion.tasks.item_clusters import Shared, shared
 
 
 class Gathered(NamedTuple):
@@ -136,8 +137,10 @@ def _compared(
     items = [item for item in common if item in answered[0] and item in answered[1]]
     if not items:
         return None
-    named = {"task": task, "edit_a": edits[0], "edit_b": edits[1], "items": len(items)}
+    named: dict[str, Any] = {"task": task, "edit_a": edits[0], "edit_b": edits[1], "items": len(items)}
     unit = unit_of(task, (a, b))
+    if edits == (UNEDITED, UNEDITED) and unit in (None, "points"):
+        named["unscored"] = _unscored(a, b, task, common, level)
     if unit is not None:
         first, second = (values(each, items) for each in rows)
         p = mean_p(second - first) if unit == "nats" else _by_sign_flips(second - first)
@@ -153,8 +156,7 @@ def _compared(
     first, second = (right(each, items) for each in rows)
     gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
     difference = paired_drop(second, first, level)
-    known = a.items[task].loc[items]
-    of_items = shared(task, known) or (shared(UNNAMED, known) if a.kind == "log" else None)
+    of_items = _clusters(a, task, items)
     clusters = None if of_items is None else of_items.clusters
     return Compared(
         **named,
@@ -168,6 +170,33 @@ def _compared(
         shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
         clustered=Clustered.of(second.astype(float) - first, clusters, difference, level),
     )
+
+
+def _unscored(a: Source, b: Source, task: str, common: Sequence[str], level: float) -> Unscored | None:
+    """The difference on all items of the first, where answers of the second without a score count as wrong."""
+    rows, theirs = a.cells[task, UNEDITED], b.cells[task, UNEDITED]
+    changed = set(b.items[task].index) - set(common)  # the same id, read differently: another item
+    items = [item for item in rows.index if item not in changed]
+    scored = [item for item in common if item in theirs.index]
+    share = (theirs["share"] if "share" in theirs else pd.Series(1.0, theirs.index)).reindex(scored)
+    if len(scored) == len(items) and (share == 1).all():
+        return None
+    least = pd.Series(values(theirs, scored), scored) * share.astype(float)
+    first, second = values(rows, items), least.reindex(items).fillna(0.0).to_numpy(dtype=np.float64)
+    change, clustered = _mean(second - first, level, "points", least=-1.0), None
+    if not ({*first, *second} - {0.0, 1.0}):
+        change, groups = paired_drop(second == 1, first == 1, level), _clusters(a, task, items)
+        clustered = Clustered.of(second - first, None if groups is None else groups.clusters, change, level)
+    lows, highs = zip(*((each.low, each.high) for each in (change, clustered) if each is not None), strict=True)
+    return Unscored(
+        items=len(items) - int((share == 1).sum()), of=len(items), value=change.value, low=min(lows), high=max(highs)
+    )
+
+
+def _clusters(a: Source, task: str, items: Sequence[str]) -> Shared | None:
+    """What items share, of the task or, in a log, by their groups."""
+    known = a.items[task].loc[list(items)]
+    return shared(task, known) or (shared(UNNAMED, known) if a.kind == "log" else None)
 
 
 def _mean(values: np.ndarray, level: float, unit: Unit, least: float = 0.0) -> Contrast:
