@@ -9,6 +9,7 @@ from transformers import DynamicCache
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.edits.gates import gated
+from lesion.edits.standing import Standing
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
 from tiny import BUILDS, UNLIKE, model
@@ -124,7 +125,7 @@ def test_rows_seated_in_a_standing_assignment_are_under_the_edits_of_its_table(f
     subject, ids = model(family), prompts()
     rows = torch.arange(len(EDITS)).roll(1)
     with gated(subject) as gates, torch.no_grad():
-        standing = gates.standing(tabulate(EDITS, subject.anatomy), len(EDITS))
+        standing = Standing(tabulate(EDITS, subject.anatomy), len(EDITS))
         gates.assign_standing(standing)
         unedited = subject.network(ids).logits
         standing.seat(rows, torch.arange(len(EDITS)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -20,8 +19,9 @@ from lesion.edits.files.artefact import edit_for
 from lesion.edits.lowrank import Factors, LowRank, hang_first
 from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
+from lesion.edits.standing import ReplacingRows, Standing
 from lesion.edits.table import Table, maskable, scalable, scale_contribution, scale_output, tabulate
-from lesion.edits.unit_rows import Replacing, UnitRows, Vectors, positions_of, refuse_other_models, unit_rows
+from lesion.edits.unit_rows import Buffer, Replacing, UnitRows, Vectors, positions_of, refuse_other_models, unit_rows
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
@@ -74,7 +74,6 @@ class Gates:
         self._factors = Factors(model)
         self._vectors = Vectors()
         self._positions: Tensor | None = None
-        self._on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         self._low_rank: dict[str, LowRank] = {}
         self._places: dict[tuple[int, int], _Place] = {}
         self._units: dict[Site, UnitRows] = {}
@@ -121,10 +120,6 @@ class Gates:
             length: says at every pass how many tokens the text has by then, where a pass does not tell it.
         """
         self._set(table, growing=growing, positions=positions, length=length)
-
-    def standing(self, table: Table, rows: int) -> Standing:
-        """An assignment to so many rows, as yet unedited, that is changed in place: see `Standing`."""
-        return Standing(table, rows)
 
     def assign_standing(self, standing: Standing) -> None:
         """Row r of every following forward pass is under what `standing` has it under then."""
@@ -186,12 +181,16 @@ class Gates:
             if bool(table.truncates(address).any())
         ]
         scaled = [(self._units_of(site), factors) for site, factors in table.units.items() if len(factors.columns)]
+        in_buffers = [(self._units_of(site), buffer) for site, buffer in (standing.units if standing else {}).items()]
         self._table = table
         self._everywhere = everywhere
         self._growing = growing
         self._given_positions, self._length = positions, length
-        self._on_device = standing.on_device if standing else {}
-        self._active = [*active, *(matrix for matrix, _ in truncated), *(units for units, _ in scaled)]
+        self._scales = standing.factors if standing else Buffer(table.scales)
+        self._active = [
+            *(*active, *(matrix for matrix, _ in truncated)),
+            *(*(units for units, _ in scaled), *(units for units, _ in in_buffers)),
+        ]
         every: list[_Place | LowRank | UnitRows] = [*self._places.values(), *self._low_rank.values()]
         for hung in [*every, *self._units.values()]:
             hung.active = False
@@ -199,15 +198,25 @@ class Gates:
             place.active = True
             place.ends = bool(ends_only[place.layer, place.unit])
             place.needed = int(changed[place.layer, place.unit].nonzero().max()) + 1 if growing else 0
-            numbers = table.replaced[place.layer, place.unit]
-            replaced = bool((numbers >= 0).any())
-            place.replacing = Replacing(numbers, table.replacements, everywhere, self._vectors) if replaced else None
+            place.replacing = self._replacing(place, table, everywhere, standing)
         for matrix, intervals in truncated:
             matrix.assign(intervals, everywhere, growing)
         for units, factors in scaled:
             units.assign(factors, table.replacements, everywhere, growing)
+        for units, buffer in in_buffers:
+            units.assign_buffer(buffer)
         self._positional = any(place.replacing is not None and place.replacing.positional for place in active)
         self._positional |= any(units.positional for units, _ in scaled)
+
+    def _replacing(
+        self, place: _Place, table: Table, everywhere: bool, standing: Standing | None
+    ) -> Replacing | ReplacingRows | None:
+        if standing is not None:
+            return standing.replacing((place.layer, place.unit), self._vectors)
+        numbers = table.replaced[place.layer, place.unit]
+        if not bool((numbers >= 0).any()):
+            return None
+        return Replacing(numbers, table.replacements, everywhere, self._vectors)
 
     def _matrix(self, address: str, layer: int) -> LowRank:
         if address not in self._low_rank:
@@ -276,10 +285,8 @@ class Gates:
     def _factor(self, place: _Place, like: Tensor) -> Float[Tensor, " rows"]:
         # Half precision would make 1.1 into 1.1016: the factor and its product are float32 at least.
         dtype = torch.promote_types(like.dtype, torch.float32)
-        if (like.device, dtype) not in self._on_device:
-            self._on_device[like.device, dtype] = self._table.scales.to(like.device, dtype)
         place.passed = True
-        factor = self._on_device[like.device, dtype][place.layer, place.unit]
+        factor = self._scales.on(like.device, dtype)[place.layer, place.unit]
         return factor[: place.rows] if self._growing else factor
 
     def _positions_of(self, stream: Tensor) -> Int[Tensor, "_ length"] | None:
@@ -337,31 +344,6 @@ class Gates:
             )
 
 
-class Standing:
-    """An assignment whose factors lie in buffers that are changed in place: what was recorded reads the new ones.
-
-    It holds factors of blocks and branches alone. Every place that some column of `columns` edits is run through, and
-    multiplied by 1 in rows that are not under such a column.
-
-    Attributes:
-        table: of the rows as they are now.
-        on_device: the factors, [blocks, units, rows], by device and dtype.
-    """
-
-    def __init__(self, columns: Table, rows: int) -> None:
-        self.columns = columns
-        none = columns.select(torch.zeros(rows, dtype=torch.long))
-        self.table = replace(none, scales=torch.ones_like(none.scales))
-        self.on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
-
-    def seat(self, rows: Int[Tensor, " seated"], columns: Int[Tensor, " seated"]) -> None:
-        """Put rows under columns of `columns`."""
-        factors = self.columns.scales[:, :, columns]
-        self.table.scales[:, :, rows] = factors
-        for (device, dtype), buffer in self.on_device.items():
-            buffer[:, :, rows.to(device)] = factors.to(device, dtype)
-
-
 class _Place:
     """One place of the model, whether it is edited under the present assignment, and its hooks."""
 
@@ -374,7 +356,7 @@ class _Place:
         self.ends = False  # every factor is 0 or 1
         self.rows = 0  # of the batch that came to the block last
         self.needed = 0  # rows that must have joined a growing batch by now: up to the last one edited here
-        self.replacing: Replacing | None = None
+        self.replacing: Replacing | ReplacingRows | None = None
         self.proved = UNITS[unit] != "block"  # that the block leaves its input as it is
         self.input_copy: Tensor | None = None
         self.address = str(layer) if UNITS[unit] == "block" else f"{layer}.{UNITS[unit]}"

@@ -94,6 +94,30 @@ class Vectors:
         return self._on[key]
 
 
+class Buffer:
+    """Numbers of all rows on the CPU, and their copies on devices, changed together and in place.
+
+    Args:
+        numbers: of the rows, along the last axis.
+    """
+
+    def __init__(self, numbers: Tensor) -> None:
+        self.numbers = numbers
+        self._on: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    def on(self, device: torch.device, dtype: torch.dtype) -> Tensor:
+        """The copy on a device, from now on always the same."""
+        if (device, dtype) not in self._on:
+            self._on[device, dtype] = self.numbers.to(device, dtype, copy=True)
+        return self._on[device, dtype]
+
+    def put(self, rows: Int[Tensor, " seated"], numbers: Tensor) -> None:
+        """Give rows other numbers."""
+        self.numbers[..., rows] = numbers
+        for (device, dtype), copy in self._on.items():
+            copy[..., rows.to(device)] = numbers.to(device, dtype)
+
+
 class Replacing:
     """What the rows of a batch put at one place under one assignment.
 
@@ -123,15 +147,21 @@ class Replacing:
         """
         dtype = torch.promote_types(output.dtype, torch.float32)
         for part, rows in self._rows:
-            vectors = self._vectors.of(part, output.device).to(dtype)
             chosen = slice(None) if self._everywhere else rows.to(output.device)
-            if len(vectors) > 1:
-                at = _at(positions, output).to(output.device)
-                at = at if len(at) == 1 or self._everywhere else at[chosen]
-                vectors = vectors[at.clamp(0, len(vectors) - 1)]
+            vectors = vectors_at(self._vectors.of(part, output.device).to(dtype), positions, output)
+            vectors = vectors if vectors.dim() == 2 or len(vectors) == 1 else vectors[chosen]
             added = vectors if before is None else before[chosen].to(dtype) + vectors
             output[chosen] = added.to(output.dtype)
         return output
+
+
+def vectors_at(
+    vectors: Float[Tensor, "positions width"], positions: Int[Tensor, "_ _"] | None, output: Tensor
+) -> Float[Tensor, "*rows length width"]:
+    """The vectors of a replacement for the tokens of a place: the only one, or of every row those at its positions."""
+    if len(vectors) == 1:
+        return vectors
+    return vectors[_at(positions, output).to(output.device).clamp(0, len(vectors) - 1)]
 
 
 def _at(positions: Tensor | None, output: Tensor) -> Tensor:
@@ -159,6 +189,8 @@ class UnitRows:
         self.needed = 0  # rows that must have joined a growing batch by now: up to the last one edited here
         self.passed = False  # that the present forward pass ran through it
         self.positional = False  # that the position of a token decides what is put
+        self._buffer: Buffer | None = None  # of all rows, where the assignment is a standing one
+        self._replacing: dict[int, Replacing] = {}
 
     def assign(
         self,
@@ -171,11 +203,18 @@ class UnitRows:
         self.active = True
         self.passed = False
         self._everywhere = everywhere
+        self._buffer = None
         self._edited, self._factors = factors.by_row()
         self.needed = int(self._edited.max()) + 1 if growing else 0
         self._ends = bool(((self._factors == 0) | (self._factors == 1)).all())
         self._on: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         self._replace(factors, replacements, everywhere)
+
+    def assign_buffer(self, factors: Buffer) -> None:
+        """Every row takes the factors [units, rows] that lie in a buffer at each pass; none is replaced."""
+        self.active, self.passed, self.needed = True, False, 0
+        self._everywhere, self._ends, self._buffer = False, False, factors
+        self._replacing, self.positional = {}, False
 
     def _replace(self, factors: UnitFactors, replacements: Sequence[Replace], everywhere: bool) -> None:
         """Take the replacements of the columns, where units of the site can be replaced."""
@@ -189,6 +228,8 @@ class UnitRows:
         self.passed = True
         # Half precision would make 1.1 into 1.1016: the factors and their products are float32 at least.
         key = (like.device, torch.promote_types(like.dtype, torch.float32))
+        if self._buffer is not None:
+            return torch.arange(self.rows, device=like.device), self._buffer.on(*key).T
         if key not in self._on:
             self._on[key] = self._factors.to(*key)
         if self._everywhere:
@@ -209,7 +250,6 @@ class InputRows(UnitRows):
         self._site = site
         self._vectors = vectors or Vectors()
         self._positions = positions
-        self._replacing: dict[int, Replacing] = {}
 
     def _replace(self, factors: UnitFactors, replacements: Sequence[Replace], everywhere: bool) -> None:
         self._replacing = {

@@ -10,12 +10,15 @@ from collections import Counter
 import pytest
 import torch
 import transformers as hf
+from replaced import some_heads, some_reference
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import tiny
 from alone import EDITS, drawn, greedy, prompts
-from lesion.edits.edit import BASELINE, ScaleBlock, Truncate
+from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, Truncate
 from lesion.edits.gates import _Place
+from lesion.edits.replace import Replace
+from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import recorded
 from lesion.engines.transformers.engine import TransformersEngine
@@ -202,9 +205,40 @@ def test_memory_that_runs_out_in_a_recording_halves_the_batch():
     assert engine.work.batch_size == 4
 
 
-def test_edits_that_are_no_factors_of_blocks_and_branches_are_answered_by_hooks():
-    model, recorder = tiny.model("llama"), Recorder()
-    edits = (BASELINE, ScaleBlock(1), Truncate("1.mlp.up", 0.5))
-    found, others = (ask(model, questions(prompts(2), edits), recorder=how) for how in (recorder, None))
+def replays_that_say_what_hooks_say(model, requests):
+    """How many steps were replayed; what hooks on every pass say is compared with plain references elsewhere."""
+    recorder = Recorder()
+    found, others = (ask(model, requests, recorder=how) for how in (recorder, None))
     assert {key: each.token_ids for key, each in found.items()} == {key: each.token_ids for key, each in others.items()}
-    assert not recorder.calls
+    assert len({each.token_ids for each in found.values()}) > len(requests) // 3
+    return recorder.calls["replayed"]
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", "opt", "mixtral"])
+def test_heads_groups_neurons_matrices_and_experts_are_replayed(family):
+    model = tiny.model(family)
+    of_mlp = [ScaleExpert(1, 2), ScaleExpert(2, 0, 0.5)] if family == "mixtral" else [ScaleNeuron(2, 7, 2.0)]
+    edits = [
+        *(BASELINE, ScaleBlock(1), ScaleHead(0, 0), ScaleHead(1, 3, 1.5), Compose((ScaleBlock(0), ScaleHead(2, 1)))),
+        *([ScaleGroup(1, 1)] if family in ("llama", "mixtral") else []),
+        *(*of_mlp, ScaleMatrix(1, "attention.v"), ScaleMatrix(2, "attention.q", 0.5)),
+    ]
+    assert replays_that_say_what_hooks_say(model, questions(prompts(3), edits)) > 10
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "opt"])
+def test_replaced_contributions_are_replayed_also_those_of_positions(family):
+    model = tiny.model(family)
+    some = some_reference(model, seed=1)
+    edits = [
+        *(BASELINE, ScaleMlp(2, 0.5), Replace("0", "mean", some), Replace("1", "resample", some)),
+        *(Replace("1", "position", some), Replace("1.attention", "resample", some, 2), Replace("2.mlp", "mean", some)),
+        Compose((ScaleBlock(0), Replace("1.mlp", "resample", some))),
+    ]
+    assert replays_that_say_what_hooks_say(model, questions(prompts(3, longest=20), edits)) > 10
+
+
+def test_truncations_and_replaced_heads_are_answered_by_hooks_on_every_pass():
+    model = tiny.model("llama")
+    for edit in (Truncate("1.mlp.up", 0.5), Replace("1.attention.head.2", "mean", some_heads(model, "llama"))):
+        assert replays_that_say_what_hooks_say(model, questions(prompts(2), (BASELINE, ScaleBlock(1), edit))) == 0

@@ -20,6 +20,7 @@ from transformers import PretrainedConfig
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, of_places, of_spectra
 from lesion.edits.gates import Gates, hung
 from lesion.edits.lowrank import BUDGET, factor_bytes
+from lesion.edits.standing import standable
 from lesion.edits.table import Table, Written, by_rows, in_weights, tabulate, with_scaled_weights
 from lesion.edits.unit_rows import refuse_other_models
 from lesion.edits.weights import written
@@ -32,7 +33,7 @@ from lesion.engines.transformers.drafts import FIRST_ON_CPU, WORTH, WORTH_ON_CPU
 from lesion.engines.transformers.memory import halve, ran_out, rows_of, rows_that_fit
 from lesion.engines.transformers.prefill import TOKENS
 from lesion.engines.transformers.prefixes import Prefixes
-from lesion.engines.transformers.recorded import Record, RecordedBatch, cuda_graphs, masks_of, recordable
+from lesion.engines.transformers.recorded import Record, RecordedBatch, cuda_graphs, masks_of
 from lesion.engines.transformers.scoring import scored
 from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.transformers.simple import Simple
@@ -179,7 +180,8 @@ class TransformersEngine:
 
     def _batch(self, prefixes: Prefixes, waiting: Drafts) -> Batch:
         rows = waiting.rows
-        if rows and self._recorder is not None and isinstance(self._masks, Masks) and recordable(prefixes.table):
+        size = min(self.work.batch_size, len(rows))
+        if rows and self._recorder and isinstance(self._masks, Masks) and standable(prefixes.table, size):
             return RecordedBatch(prefixes, rows, self._masks, self._recorder())
         return Batch(prefixes, rows)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
-from lesion.edits.table import Table
+from lesion.edits.standing import Standing
 from lesion.engines.transformers.batch import Batch, Finished, next_tokens
 from lesion.engines.transformers.memory import ran_out
 from lesion.engines.transformers.prefill import Prefilled
@@ -76,7 +76,7 @@ class RecordedBatch(Batch):
         held = max(len(row.request.prompt) for row in waiting) + STEPS
         self.static = StaticSlots(self.model.network.config, rows, self._window(held), device)
         self.slots = self.static
-        self.standing = self.gates.standing(prefixes.table, rows)
+        self.standing = Standing(prefixes.table, rows)
         self._buffers(rows)
 
     def _buffers(self, rows: int) -> None:
@@ -189,7 +189,7 @@ class RecordedBatch(Batch):
         if kept and len(kept) <= SHRINK * len(self.tokens):
             self.static.keep(torch.tensor(kept))
             self.rows = [self.rows[slot] for slot in kept]
-            self.standing = self.gates.standing(self.prefixes.table, len(kept))
+            self.standing = Standing(self.prefixes.table, len(kept))
             self.standing.seat(torch.arange(len(kept)), torch.tensor([row.column for row in self.rows if row]))
             self._buffers(len(kept))
             self._tell(range(len(kept)))
@@ -213,11 +213,6 @@ _masks: WeakKeyDictionary[nn.Module, Masks | str] = WeakKeyDictionary()
 """How networks that were tried are told what a row sees, or why their steps are not recorded."""
 _unrecordable: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
 """Networks whose step could not be recorded, and why."""
-
-
-def recordable(table: Table) -> bool:
-    """Whether every edit of a table stands in factors of blocks and branches, which a recorded step reads."""
-    return not table.kept and not table.replacements and not any(len(each.columns) for each in table.units.values())
 
 
 def masks_of(model: Model) -> Masks | str:
