@@ -187,10 +187,8 @@ class Gates:
         self._growing = growing
         self._given_positions, self._length = positions, length
         self._scales = standing.factors if standing else Buffer(table.scales)
-        self._active = [
-            *(*active, *(matrix for matrix, _ in truncated)),
-            *(*(units for units, _ in scaled), *(units for units, _ in in_buffers)),
-        ]
+        self._active = [*active, *(matrix for matrix, _ in truncated), *(units for units, _ in scaled)]
+        self._active += [units for units, _ in in_buffers]
         every: list[_Place | LowRank | UnitRows] = [*self._places.values(), *self._low_rank.values()]
         for hung in [*every, *self._units.values()]:
             hung.active = False
