@@ -382,10 +382,10 @@ def truncate(
     Args:
         model: A source for `load`, or a loaded model.
         tasks: Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
-        matrices: Matrices: mlp.up, attention.o, …, a branch (mlp, attention), or all.
+        matrices: Matrices to truncate: mlp.up, attention.o, …, a branch (mlp, attention), or all.
         anyway: Go on where too few answers of the unedited model are right for anything to show.
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
-        keep: Fraction of each matrix's rank that is kept; the rest of its spectrum is removed.
+        keep: Fraction of a truncated matrix's rank that is kept; the rest of its spectrum is removed.
         side: Side of the spectrum that is kept: top, bottom or both.
         objective: Selection criterion: accuracy, or gold (log-probability of the gold answers).
         validation: Share of items for choosing an edit; the others test it.
@@ -478,7 +478,7 @@ def search(
         factor: Factor of a scaled place.
         unit: Places to scale: block, attention or mlp.
         matrices: Matrices to truncate: mlp.up, attention.o, …, a branch (mlp, attention), or all.
-        keep: Fraction of a truncated matrix's rank that is kept.
+        keep: Fraction of a truncated matrix's rank that is kept; the rest of its spectrum is removed.
         side: Side of the spectrum that is kept: top, bottom or both.
         controls: Task that must not get worse; tested, and no part of the choice.
         margin: A control or a dropped run is no worse where its loss is shown to be smaller, in points.

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lesion.errors import LesionError
 from lesion.studies.truncation.search import hopeless, looks, no_worse, threshold
 
 
@@ -77,12 +76,6 @@ def test_one_more_item_on_which_the_edit_is_worse_never_raises_p(counted):
         assert no_worse(better, worse + 1, seen, items) <= no_worse(*counted) + 1e-12
 
 
-@pytest.mark.parametrize("counted", [(-1, 0, 1, 2), (0, -1, 1, 2), (2, 1, 2, 4), (0, 0, 3, 2)])
-def test_counts_that_cannot_be_are_refused(counted):
-    with pytest.raises(LesionError, match="cannot be"):
-        no_worse(*counted)
-
-
 def test_a_search_looks_back_after_8_items_and_after_twice_as_many_each_time_and_never_at_the_end():
     assert looks(8) == []
     assert looks(9) == [8]
@@ -97,9 +90,6 @@ def test_the_chance_of_error_is_shared_among_all_cells_and_looks():
 
 def test_each_cell_is_judged_by_its_own_counts():
     assert hopeless([0, 3, 0], [8, 3, 8], 8, 16, 0.01) == [True, False, True]
-    for wrong in (0.0, 1.0, float("nan")):
-        with pytest.raises(LesionError, match="between 0 and 1"):
-            hopeless([0], [1], 1, 2, wrong)
 
 
 def test_cells_as_good_as_the_baseline_are_rarely_given_up_over_all_cells_and_looks():

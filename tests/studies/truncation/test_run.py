@@ -247,14 +247,14 @@ def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_asked(chang
 
 
 def test_matrices_of_another_shape_are_refused_also_where_no_config_tells(llama):
-    from lesion.studies.truncation.run import refuse_other_shape
+    from lesion.studies.truncation.run import matrix_shapes, refuse_other_shape
 
-    refuse_other_shape(llama, "one", llama, "other")
+    refuse_other_shape("one", matrix_shapes(llama), "other", matrix_shapes(llama))
     with pytest.raises(
         UsageError,
         match=r"other has 0\.attention\.k of 32 × 32, and one has 0\.attention\.k of 16 × 32: an edit of one",
     ):
-        refuse_other_shape(llama, "one", model("gpt2"), "other")
+        refuse_other_shape("one", matrix_shapes(llama), "other", matrix_shapes(model("gpt2")))
 
 
 # -- refusals

@@ -50,11 +50,7 @@ class Candidate:
 
 
 def candidates(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> list[Candidate]:
-    """All candidates of a study, family by family.
-
-    Raises:
-        UsageError: a family has none.
-    """
+    """All candidates of a study, family by family."""
     found: list[Candidate] = []
     for family in study.family:
         own = list(_FAMILIES[family](study, anatomy, layers))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
-from lesion.core.result import StudyResult
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded, Prose
 from lesion.report.checks import FEW, GAIN
@@ -20,7 +19,6 @@ from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
 from lesion.report.values import CHANGE, SHARE, Estimate
 from lesion.report.wording import counted
-from lesion.statistics.detectable import smallest_drop
 from lesion.studies.search.candidates import BETTER
 from lesion.studies.search.result import (
     CandidateGain,
@@ -31,7 +29,7 @@ from lesion.studies.search.result import (
     RandomCandidate,
     SearchSummary,
 )
-from lesion.studies.truncation.result import BEST
+from lesion.studies.truncation.report import SearchedResult
 
 VERBS = {1: "rises", -1: "falls", 0: "goes"}
 
@@ -158,11 +156,10 @@ READING = (
 
 
 @dataclass(frozen=True)
-class SearchResult(StudyResult[SearchSummary]):
+class SearchResult(SearchedResult[SearchSummary]):
     """A search over layouts: its numbers, and how what it chose is written as a checkpoint."""
 
     SUMMARY = SearchSummary
-    TEXTLESS = True
     EYEBROW = "search of layouts"
     READING = READING
     TESTED = (
@@ -180,32 +177,18 @@ class SearchResult(StudyResult[SearchSummary]):
         """As they are: a block that can be left out may well be one without which nothing is seen to change."""
         yield from parts
 
-    @property
     @override
-    def basis(self) -> str:
+    def split(self) -> list[tuple[str, int, int]]:
         tasks = [task for task in self.summary.tasks if not task.control]
-        counts = [
-            f"{task.name}: chosen on {task.screen_items + task.choice_items:,}, tested on"
-            f" {counted(task.test_items, 'item')}"
-            for task in tasks
-        ]
-        drop = smallest_drop(min(task.test_items for task in tasks), 1)
-        missed = f"; changes under about {CHANGE.text(drop).removeprefix('+')} would be missed" if drop else ""
-        return f"{'; '.join(counts)}{missed}."
+        return [(task.name, task.screen_items + task.choice_items, task.test_items) for task in tasks]
 
     @override
     def checks(self) -> list[Check]:
-        return [*_checks(self.summary), *self._unseen()]
-
-    def _unseen(self) -> Iterator[Check]:
-        unseen = [] if self._proofs is None else self._proofs.unproved()
-        chosen = {test.edit for test in self.summary.tests} & set(unseen)
-        if chosen:
-            yield Check("open", f"Nothing is seen to change while decoding under {wording.listed(sorted(chosen))}.")
-
-    @override
-    def done(self) -> list[str]:
-        return super().done() + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
+        checks = list(_checks(self.summary))
+        unproved = self._proofs.unproved() if self._proofs else ()
+        if unseen := sorted({test.edit for test in self.summary.tests}.intersection(unproved)):
+            checks.append(Check("open", f"Nothing is seen to change while decoding under {wording.listed(unseen)}."))
+        return checks
 
     @property
     def written(self) -> dict[str, str]:

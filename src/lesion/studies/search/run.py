@@ -20,7 +20,7 @@ from lesion.studies.search.search import RIVALS, Networks, Search
 from lesion.studies.search.study import SearchStudy
 from lesion.studies.search.summary import summarise
 from lesion.studies.truncation.run import leave_edit, refuse_few
-from lesion.studies.truncation.search import split
+from lesion.studies.truncation.search import screen_tasks, split
 from lesion.tasks.catalogue import find
 from lesion.tasks.task import Task
 
@@ -75,7 +75,7 @@ def _screens(study: SearchStudy, everyone: list[Candidate]) -> bool:
 def _golds(search: Search) -> dict[TaskChoice, Task]:
     """Gold answers that are scored: of tasks that generate, and whatever the screen looks at."""
     generating = {choice: task for choice, task in search.tasks.items() if task.kind == "generate"}
-    return {**gold_tasks(generating), **(search.screen_tasks() if search.rounds else {})}
+    return {**gold_tasks(generating), **(screen_tasks(search.tasks) if search.rounds else {})}
 
 
 def _refuse_orders(run: Run, model: Model, everyone: list[Candidate]) -> None:
@@ -99,7 +99,7 @@ def _costs(search: Search) -> Mapping[str, int]:
     for seen, left in search.rounds:
         for name, size in sizes.items():
             if size > left:
-                for choice in search.screen_tasks():
+                for choice in screen_tasks(search.tasks):
                     counts[choice.name] += size * (seen - before)
                 sizes[name] = left
         before = seen

@@ -21,7 +21,7 @@ from lesion.models.reordered import in_order
 from lesion.statistics.luck import best_by_luck
 from lesion.studies.search.candidates import BETTER, Candidate
 from lesion.studies.search.study import SearchStudy
-from lesion.studies.truncation.search import Items, collapsed, looks, mean_of
+from lesion.studies.truncation.search import Items, collapsed, looks, mean_of, screen_tasks
 from lesion.tasks.task import Item, Task
 
 RIVALS = 5
@@ -157,19 +157,16 @@ class Search:
         self._evaluate(everyone, self.tasks, self.choice, "answers on the items that choose")
         for contest in self.contests:
             self._choose(contest)
-        chosen = [contest.chosen for contest in self.contests if contest.chosen is not None]
-        self._evaluate(chosen, {**self.tasks, **self.controls} if chosen else {}, self.test, "answers on test items")
+        chosen = {contest.name: contest.chosen for contest in self.contests if contest.chosen is not None}
+        everything = {**self.tasks, **self.controls} if chosen else {}
+        self._evaluate(list(chosen.values()), everything, self.test, "answers on test items")
         generator = np.random.default_rng(self.study.seed)
         for contest in self.contests:
-            alike = [
-                each
-                for each in contest.candidates
-                if contest.chosen is not None and each.how == contest.chosen.how and each != contest.chosen
-            ]
+            best = chosen.get(contest.name)
+            alike = [each for each in contest.candidates if best and each.how == best.how and each != best]
             drawn = sorted(generator.choice(len(alike), min(RIVALS, len(alike)), replace=False)) if alike else []
             self.rivals[contest.name] = [alike[place] for place in drawn]
-        rivals = [rival for own in self.rivals.values() for rival in own]
-        if rivals:
+        if rivals := [rival for own in self.rivals.values() for rival in own]:
             self.networks.evaluate(rivals, self.tasks, self.test, "answers of random candidates")
 
     def _evaluate(self, candidates: Sequence[Candidate], tasks: Tasks, items: Items, what: str) -> None:
@@ -179,15 +176,8 @@ class Search:
         if tasks:
             self.networks.evaluate(candidates, {**tasks, **generating}, {**items, **of_golds}, what)
 
-    def screen_tasks(self) -> dict[TaskChoice, Task]:
-        """What the screen asks: gold answers; of a contrast the task itself, which is one pass already."""
-        asked: dict[TaskChoice, Task] = {}
-        for choice, task in self.tasks.items():
-            asked |= {choice: task} if task.kind == "contrast" else gold_tasks({choice: task})
-        return asked
-
     def _screen(self) -> None:
-        tasks = self.screen_tasks()
+        tasks = screen_tasks(self.tasks)
         alive = {contest.name: contest.candidates for contest in self.contests}
         for seen, left in self.rounds:
             some = {choice: drawn[:seen] for choice, drawn in self.screen.items()}

@@ -14,7 +14,7 @@ from lesion.core.method import Method
 from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, kind_key, one_of, option
 from lesion.core.study_file import ModelChoice, OneModel, OneTask, Questions
 from lesion.edits.place import BlockUnit
-from lesion.studies.truncation.study import KEEP, Share, Sides
+from lesion.studies.truncation.study import KEPT, MATRICES, SIDE, Share, Sides
 
 Family = Literal["repeat", "drop", "swap", "scale", "truncate"]
 
@@ -58,24 +58,9 @@ class SearchStudy(Questions):
     unit: Several[BlockUnit] = option(
         ("attention", "mlp"), help=f"Places to scale: {one_of(BlockUnit)}.", many="comma", identity=NOT_IN_IDENTITY
     )
-    matrices: Several[Text] = option(
-        ("mlp",),
-        help="Matrices to truncate: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
-        must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
-        many="comma",
-        identity=NOT_IN_IDENTITY,
-    )
-    keep: Several[Share] = option(
-        KEEP,
-        help="Fraction of a truncated matrix's rank that is kept.",
-        must="a fraction of the rank from 0 to 1, or a list of them",
-        many="comma",
-        shown="14 from 0.9 to 0.0025",
-        identity=NOT_IN_IDENTITY,
-    )
-    side: Sides = option(
-        "top", help="Side of the spectrum that is kept: top, bottom or both.", identity=NOT_IN_IDENTITY
-    )
+    matrices: Several[Text] = MATRICES
+    keep: Several[Share] = KEPT
+    side: Sides = SIDE
     controls: Listed[OneTask] = option(
         (),
         help="Task that must not get worse; tested, and no part of the choice.",

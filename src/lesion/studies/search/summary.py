@@ -13,7 +13,7 @@ from lesion.models.order import order_text
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean
 from lesion.statistics.luck import p_of_best
-from lesion.statistics.paired import accuracy, holm, paired_drop, paired_p
+from lesion.statistics.paired import accuracy, holm
 from lesion.studies.search.candidates import BETTER, Candidate
 from lesion.studies.search.result import (
     CandidateRow,
@@ -121,7 +121,7 @@ def _test(search: Search, contest: Contest, candidate: Candidate, choice: TaskCh
     before, after = (search.networks.answers(each, choice, items) for each in (None, candidate))
     within = _has_margin(search, contest, choice)
     level = 1 - (1 - study.level) / margins if within else study.level
-    gain = Estimate.of(paired_drop(before.right, after.right, level), paired_p(before.right, after.right)).negative
+    gain = Estimate.dropped(before.right, after.right, level).negative
     return CandidateTest(
         task=choice.name, contest=contest.name, candidate=candidate.name,
         model=search.networks.name(candidate.order), edit=str(candidate.edit), control=choice in search.controls,

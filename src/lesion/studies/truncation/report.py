@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from lesion.core.result import StudyResult
+from lesion.core.result import S, StudyResult
 from lesion.report import wording
 from lesion.report.blocks import Block, Check, Folded, entries
 from lesion.report.checks import FEW
@@ -110,16 +110,12 @@ def _moves(summary: TruncationSummary, test: Tested, edit: str) -> str:
 
 def _size(test: Tested) -> str:
     """The change with its interval and test, and what is surely changed beside what the search maximises."""
-    changes = [f"Accuracy changes by {_change(test)}"]
+    changes = [f"Accuracy changes by {CHANGE.text(test.gain)} ({p_text(test.gain)})".removesuffix(" ()")]
     if test.gold_gain.side:
         changes.append(f"log-probability of gold answers by {NATS.text(test.gold_gain)}")
     tokens = {"right": test.right_gain, "tempting": test.tempting_gain}
     changes += [f"probability of the {role} token by {CHANGE.text(g)}" for role, g in tokens.items() if g and g.side]
     return f"{wording.listed(changes)} ({counted(test.items, 'test item')})."
-
-
-def _change(test: Tested) -> str:
-    return f"{CHANGE.text(test.gain)} ({p_text(test.gain)})".removesuffix(" ()")
 
 
 def _form(summary: TruncationSummary, test: Tested) -> list[str]:
@@ -200,8 +196,32 @@ READING = (
 METHOD = "Truncations are tried on validation items; the best is tested on items that the search never saw."
 
 
+class SearchedResult(StudyResult[S]):
+    """A study that chooses an edit on some items and tests it on others."""
+
+    TEXTLESS = True
+
+    def split(self) -> Iterable[tuple[str, int, int]]:
+        """Of each task its name, on how many items an edit was chosen, and on how many it was tested."""
+        return ()
+
+    @property
+    @override
+    def basis(self) -> str:
+        counts = [
+            f"{name}: chosen on {chosen:,}, tested on {counted(test, 'item')}" for name, chosen, test in self.split()
+        ]
+        drop = smallest_drop(min(test for _, _, test in self.split()), 1)
+        missed = f"; changes under about {POINTS.text(drop)} would be missed" if drop is not None else ""
+        return f"{'; '.join(counts)}{missed}."
+
+    @override
+    def done(self) -> list[str]:
+        return super().done() + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
+
+
 @dataclass(frozen=True)
-class TruncationResult(StudyResult[TruncationSummary]):
+class TruncationResult(SearchedResult[TruncationSummary]):
     """A truncation search: its numbers, and the edit that it chose as a file.
 
     Attributes:
@@ -209,7 +229,6 @@ class TruncationResult(StudyResult[TruncationSummary]):
     """
 
     SUMMARY = TruncationSummary
-    TEXTLESS = True
     EYEBROW = "truncation of weights"
     READING = READING
     TESTED = (
@@ -230,16 +249,9 @@ class TruncationResult(StudyResult[TruncationSummary]):
     def parts(self) -> list[Part]:
         return list(_parts(self.summary))
 
-    @property
     @override
-    def basis(self) -> str:
-        counts = [
-            f"{task.name}: chosen on {task.validation_items:,}, tested on {wording.counted(task.test_items, 'item')}"
-            for task in self.summary.tasks
-        ]
-        drop = smallest_drop(min(task.test_items for task in self.summary.tasks), 1)
-        missed = f"; changes under about {POINTS.text(drop)} would be missed" if drop is not None else ""
-        return f"{'; '.join(counts)}{missed}."
+    def split(self) -> list[tuple[str, int, int]]:
+        return [(task.name, task.validation_items, task.test_items) for task in self.summary.tasks]
 
     @override
     def checks(self) -> list[Check]:
@@ -255,10 +267,6 @@ class TruncationResult(StudyResult[TruncationSummary]):
     @override
     def chapter(self) -> Chapter:
         return Chapter.of(self.shown_parts, METHOD, "Truncation")
-
-    @override
-    def done(self) -> list[str]:
-        return super().done() + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
 
 
 def _parts(summary: TruncationSummary) -> Iterator[Part]:

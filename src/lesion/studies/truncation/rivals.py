@@ -64,13 +64,7 @@ def answers_after_the_search(split: Split) -> dict[str, int]:
 
 @dataclass
 class Rivals:
-    """Evaluates the rivals of an edit.
-
-    Args:
-        search: its study, items and answers.
-        evaluation: of the study.
-        folder: where first tokens are kept.
-    """
+    """Evaluates the rivals of an edit."""
 
     search: Search
     evaluation: Evaluation

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lesion import files
 from lesion.core.baseline import baseline_first
@@ -61,33 +62,27 @@ def refuse_unfit_items(
     pending_cells(study, study.model, model, {**tasks, **golds}, items, ())
 
 
-def refuse_other_config(model: Model, name: str, chosen: ModelChoice) -> None:
-    """A checkpoint whose config speaks of another shape; its weights are not read."""
-    theirs = configuration(chosen.source, revision=chosen.revision).get_text_config(decoder=True)
-    text_config = model.network.config.get_text_config(decoder=True)
-    for attribute, word in SHAPE.items():
-        here, there = getattr(text_config, attribute, None), getattr(theirs, attribute, None)
-        if here != there and isinstance(here, int) and isinstance(there, int):
-            raise _another(chosen.name, word.format(there), name, word.format(here))
+def stated_shape(config: Any) -> dict[str, str]:
+    """The shape of a network in words, as far as its configuration states it."""
+    stated = {name: getattr(config.get_text_config(decoder=True), name, None) for name in SHAPE}
+    return {name: SHAPE[name].format(value) for name, value in stated.items() if isinstance(value, int)}
 
 
-def refuse_other_shape(model: Model, name: str, there: Model, checkpoint: str) -> None:
-    """A checkpoint whose matrices are others, whatever its config says."""
-    own, theirs = ({a: matrix.shape for a, matrix in each.anatomy.matrices.items()} for each in (model, there))
-    for address in (*own, *theirs):
-        here, other = own.get(address), theirs.get(address)
-        if here != other:
-            words = [
-                f"no {address}" if shape is None else f"{address} of {shape[0]} × {shape[1]}" for shape in (other, here)
-            ]
-            raise _another(checkpoint, words[0], name, words[1])
+def matrix_shapes(model: Model) -> dict[str, str]:
+    """The shape of every matrix in words."""
+    matrices = model.anatomy.matrices.items()
+    return {address: f"{address} of {matrix.shape[0]} × {matrix.shape[1]}" for address, matrix in matrices}
 
 
-def _another(checkpoint: str, there: str, name: str, here: str) -> UsageError:
-    return UsageError(
-        f"{checkpoint} has {there}, and {name} has {here}: an edit of one is none of the other. Leave it out of"
-        f" --revisions, which are checkpoints of one training."
-    )
+def refuse_other_shape(name: str, own: Mapping[str, str], checkpoint: str, theirs: Mapping[str, str]) -> None:
+    """Refuse a checkpoint of another shape: an edit of one would be none of the other."""
+    for part in (*own, *theirs):
+        here, there = own.get(part, f"no {part}"), theirs.get(part, f"no {part}")
+        if here != there:
+            raise UsageError(
+                f"{checkpoint} has {there}, and {name} has {here}: an edit of one is none of the other. Leave it out of"
+                f" --revisions, which are checkpoints of one training."
+            )
 
 
 TESTING = "answers on test items"
@@ -106,8 +101,11 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
     cells = grid(model.anatomy, layers, study.matrices, study.keep, study.side)
     # What is wrong with an item or a checkpoint is said before hours of search.
     refuse_unfit_items(study, model, tasks, items)
-    for revision in study.revisions:
-        refuse_other_config(model, study.model.name, _at(study.model, revision))
+    own_shape = stated_shape(model.network.config)
+    for chosen in (_at(study.model, revision) for revision in study.revisions):
+        theirs = stated_shape(configuration(chosen.source, revision=chosen.revision))  # its weights are not read
+        stated = {part: theirs.get(part, shape) for part, shape in own_shape.items()}
+        refuse_other_shape(study.model.name, own_shape, chosen.name, stated)
     parts = split(tasks, items, study.validation)
     with run.evaluation(study, items, tasks=tasks) as evaluation:
         evaluation.ask(gold_tasks(tasks))
@@ -152,7 +150,7 @@ def _follow(
     evaluation.release()
     checkpoint = load_chosen(study, chosen, evaluation.run.make_engine)
     refuse_not_finite(checkpoint, chosen.name)
-    refuse_other_shape(model, study.model.name, checkpoint, chosen.name)
+    refuse_other_shape(study.model.name, matrix_shapes(model), chosen.name, matrix_shapes(checkpoint))
     if checkpoint.fingerprint in evaluated:
         same = evaluated[checkpoint.fingerprint].name
         evaluation.run.watcher.note(f"{chosen.name} has the weights of {same}; its answers are those.")

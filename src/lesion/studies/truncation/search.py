@@ -21,7 +21,7 @@ from lesion.core.apart import validation_count
 from lesion.core.cached_answers import Answers, CachedAnswers, gold_of, gold_tasks
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, Compose, Edit, Side, Truncate
-from lesion.errors import LesionError, UsageError, nearest
+from lesion.errors import UsageError, nearest
 from lesion.models.anatomy import Anatomy
 from lesion.studies.truncation import result
 from lesion.studies.truncation.result import ItemsPart, TruncatedMatrix
@@ -43,12 +43,7 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a search, and those that were not made since they are the same as another.
-
-    Attributes:
-        cells: in the order of layers, matrices, sides and falling keeps.
-        merged: for a cell that keeps the same components as another, that other; None: it keeps all of them.
-    """
+    """The cells of a search, and those that were not made since they are the same as another."""
 
     cells: tuple[GridCell, ...]
     merged: Mapping[Truncate, Truncate | None]
@@ -173,25 +168,14 @@ class Score:
 class Search:
     """A search on validation items alone, and what it decided.
 
-    Args:
-        study: how.
-        cells: of the grid.
-        parts: the items.
-        cache: evaluates the model, and has its answers.
-
     Attributes:
         screened: mean log-probability of gold answers minus the baseline's, by edit, of every cell; None unscreened.
         evaluated: the cells that were to be evaluated in full, in the order of the grid.
         eliminated: after how many items each cell was given up.
-        scores: of the cells that were answered in full.
-        baseline: score of the unedited model.
-        chosen: the best cell, if it is better than the baseline.
-        best: the best cell whether or not it is.
-        steps: of the composition.
-        composed: the composition, if more than one edit was accepted.
+        scores: of the cells that were answered in full; baseline: of the unedited model.
+        best: the best cell; chosen: the same, if it is better than the baseline.
+        composed: the composition, if more than one edit was accepted, by its steps.
         looks: number of looks at which cells could be given up.
-        screen: what was used as a screen.
-        notes: what the person should know.
     """
 
     study: TruncationStudy
@@ -277,11 +261,8 @@ class Search:
             return
         count = None if screen.items == "all" else screen.items
         items = {choice: drawn[:count] for choice, drawn in self.parts.validation.items()}
-        # A contrast is one pass already, and its answers are needed anyway.
-        tasks: dict[TaskChoice, Task] = {}
-        for choice, task in self.parts.tasks.items():
-            tasks |= {choice: task} if task.kind == "contrast" else gold_tasks({choice: task})
-        self._ask(tasks, items, [cell.edit for cell in self.cells], "answers of the screen")
+        edits = [cell.edit for cell in self.cells]
+        self._ask(screen_tasks(self.parts.tasks), items, edits, "answers of the screen")
 
         def mean(edit: Edit) -> float:
             return float(np.mean([mean_of(self.cache.golds(choice, items[choice], edit)) for choice in items]))
@@ -359,6 +340,14 @@ class Search:
         self.steps.append(step)
 
 
+def screen_tasks(tasks: Mapping[TaskChoice, Task]) -> dict[TaskChoice, Task]:
+    """What a screen asks: gold answers; of a contrast the task itself, which is one pass already."""
+    asked: dict[TaskChoice, Task] = {}
+    for choice, task in tasks.items():
+        asked |= {choice: task} if task.kind == "contrast" else gold_tasks({choice: task})
+    return asked
+
+
 def collapsed(answers: Answers, baseline: Answers) -> tuple[str, float, bool]:
     """The most frequent answer, the share of items that it is given to, and whether it is a label.
 
@@ -395,15 +384,9 @@ def no_worse(better: int, worse: int, seen: int, items: int) -> float:
     most `better` do is at most the hypergeometric tail with exactly half. D is not known; the largest tail over all D
     that are still possible is an exact bound, 0 where the remaining items could not make good what is lost.
 
-    Args:
-        better: of the items seen, those that only the edit has right.
-        worse: those that only the baseline has right.
-        seen: how many items both have answered.
-        items: how many there are in all.
+    `better` of the items `seen` only the edit has right, `worse` only the baseline.
     """
     differing = better + worse
-    if min(better, worse) < 0 or differing > seen or seen > items:
-        raise LesionError(f"Of {seen} items seen, {items} in all, {better} better and {worse} worse cannot be.")
     if better >= worse:
         return 1.0
     total = np.arange(differing, differing + items - seen + 1)
@@ -423,8 +406,6 @@ def threshold(error: float, cells: int, number_of_looks: int) -> float:
 
 def hopeless(better: Sequence[int], worse: Sequence[int], seen: int, items: int, at: float) -> list[bool]:
     """Which cells are given up at a look; `better` and `worse` per cell as in `no_worse`, `at` from `threshold`."""
-    if not 0 < at < 1 or math.isnan(at):
-        raise LesionError(f"A threshold lies between 0 and 1, not {at}.")
     pairs = list(zip(better, worse, strict=True))
     p_values = {pair: no_worse(*pair, seen, items) for pair in set(pairs)}
     return [p_values[pair] <= at for pair in pairs]

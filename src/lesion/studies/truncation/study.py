@@ -20,6 +20,22 @@ Sides = Literal["top", "bottom", "both"]
 # From nearly all to a four-hundredth of the rank, the range that Sharma et al. search (their section 5).
 KEEP = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025)
 Share = Annotated[Number, Field(ge=0, le=1)]
+MATRICES = option(
+    ("mlp",),
+    help="Matrices to truncate: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
+    must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
+    many="comma",
+    identity=NOT_IN_IDENTITY,
+)
+KEPT = option(
+    KEEP,
+    help="Fraction of a truncated matrix's rank that is kept; the rest of its spectrum is removed.",
+    must="a fraction of the rank from 0 to 1, or a list of them",
+    many="comma",
+    shown="14 from 0.9 to 0.0025",
+    identity=NOT_IN_IDENTITY,
+)
+SIDE = option("top", help="Side of the spectrum that is kept: top, bottom or both.", identity=NOT_IN_IDENTITY)
 
 
 class Screen(Table):
@@ -58,26 +74,11 @@ class TruncationStudy(Questions):
 
     kind: Literal["truncation"] = kind_key("truncation")
     model: OneModel = ONE_MODEL
-    matrices: Several[Text] = option(
-        ("mlp",),
-        help="Matrices: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
-        must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
-        many="comma",
-        identity=NOT_IN_IDENTITY,
-    )
+    matrices: Several[Text] = MATRICES
     anyway: bool = ANYWAY
     layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
-    keep: Several[Share] = option(
-        KEEP,
-        help="Fraction of each matrix's rank that is kept; the rest of its spectrum is removed.",
-        must="a fraction of the rank from 0 to 1, or a list of them",
-        many="comma",
-        shown="14 from 0.9 to 0.0025",
-        identity=NOT_IN_IDENTITY,
-    )
-    side: Sides = option(
-        "top", help="Side of the spectrum that is kept: top, bottom or both.", identity=NOT_IN_IDENTITY
-    )
+    keep: Several[Share] = KEPT
+    side: Sides = SIDE
     objective: Objective = option(
         "accuracy",
         help="Selection criterion: accuracy, or gold (log-probability of the gold answers).",

@@ -41,11 +41,7 @@ POINTS = 200
 
 
 def summarise(search: Search, model: Model, grid: Grid) -> TruncationSummary:
-    """The summary of a search, without other revisions and rivals.
-
-    Args:
-        search: done; its cache has the answers to test items under `search.tested` too.
-    """
+    """The summary of a search, without other revisions and rivals."""
     study, composed = search.study, search.composed or search.chosen
     return TruncationSummary(
         approximate=loops(study.decoding.stop_loops).get("approximate"),
@@ -86,10 +82,7 @@ def followed(summary: TruncationSummary, revision: str, search: Search) -> Trunc
         for choice in search.parts.tasks
     )
     return summary.model_copy(
-        update={
-            "tokens": (*summary.tokens, *_tokens(search, revision)),
-            "revisions": (*summary.revisions, *outcomes),
-        }
+        update={"tokens": (*summary.tokens, *_tokens(search, revision)), "revisions": (*summary.revisions, *outcomes)}
     )
 
 
