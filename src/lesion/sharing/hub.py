@@ -32,12 +32,7 @@ def connection() -> Any:
 
 
 class Remote:
-    """One repository of the hub.
-
-    Args:
-        name: `ORG/NAME`.
-        api: the hub, an `HfApi` or what does as it does.
-    """
+    """One repository of the hub."""
 
     def __init__(self, name: str, api: Any) -> None:
         if name.count("/") != 1 or not all(name.split("/")) or name.startswith((".", "~")):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -38,13 +38,7 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w.-]+)?")
 
 @dataclass(frozen=True)
 class Run:
-    """The answers of one model under one edit to one task.
-
-    Attributes:
-        model: its name, with the edit where there is one.
-        made: when the study began.
-        answers: as of `Store.answers`.
-    """
+    """The answers of one model under one edit to one task."""
 
     model: str
     source: str
@@ -55,8 +49,9 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What files are called after."""
-        return _safe(f"{self.task}-{self.model}")
+        """What files of inspect_ai are called: after the time, the task with the model, and what tells runs apart."""
+        made = self.made.isoformat(timespec="seconds").replace(":", "-")
+        return f"{made}_{_safe(f'{self.task}-{self.model}')}_{self.identity}"
 
     @property
     def identity(self) -> str:
@@ -93,15 +88,11 @@ _DECODED = {"temperature": "T", "top_p": "p", "max_tokens": "max"}
 
 
 def write(folder: Path, out: Path, formats: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Write the answers of a study's folder in `formats`; the paths, and the tasks that are left out: scored ones.
-
-    Raises:
-        UsageError: the study keeps no answers that are right or wrong.
-    """
+    """Write the answers of a study's folder in `formats`; the paths, and the tasks that are left out: scored ones."""
     runs, left = read(folder)
     files: dict[str, str] = {}
     if "inspect-log" in formats:
-        files |= {f"inspect/{_stamp(run.made)}_{run.name}_{run.identity}.json": inspect_log(run) for run in runs}
+        files |= {f"inspect/{run.name}.json": inspect_log(run) for run in runs}
     if "every-eval-ever" in formats:
         for run in runs:
             files |= every_eval_ever(run)
@@ -120,28 +111,13 @@ def read(folder: Path) -> tuple[list[Run], list[str]]:
     scored = (answers["scores"].map(len) == 1) & (answers["ranks"].map(len) == 0)
     left = sorted({str(task) for task in answers.loc[scored, "task"]} - {f"gold:{task}" for task in answers["task"]})
     places = answers[~scored].groupby(["model_name", "task", "edit"], sort=False)
-    runs = [
-        Run(
-            str(model) if edit == str(BASELINE) else f"{model} with {edit}",
-            str(model),
-            str(edit),
-            str(task),
-            made,
-            rows,
-        )
-        for (model, task, edit), rows in places
-    ]
+    runs = []
+    for (model, task, edit), rows in places:
+        name = str(model) if edit == str(BASELINE) else f"{model} with {edit}"
+        runs.append(Run(name, str(model), str(edit), str(task), made, rows))
     if not runs:
         raise UsageError(f"{folder} has no answers that are right or wrong.")
     return runs, left
-
-
-def _stamp(made: datetime) -> str:
-    return made.isoformat(timespec="seconds").replace(":", "-")
-
-
-def _rows(run: Run) -> Iterator[Any]:
-    yield from run.answers.itertuples(index=False)
 
 
 def inspect_log(run: Run) -> str:
@@ -170,7 +146,7 @@ def inspect_log(run: Run) -> str:
         "plan": {"name": "lesion", "steps": [{"solver": "generate"}], "config": run.settings},
         "results": {"total_samples": count, "completed_samples": count, "scores": [score]},
         "stats": {"started_at": made, "completed_at": made},
-        "samples": [_sample(run, row) for row in _rows(run)],
+        "samples": [_sample(run, row) for row in run.answers.itertuples(index=False)],
     }
     return json.dumps(log, ensure_ascii=False) + "\n"
 
@@ -201,7 +177,8 @@ def every_eval_ever(run: Run) -> dict[str, str]:
     owner, _, rest = run.model.partition("/") if on_hub else ("lesion" if bundled else "unknown", "", run.model)
     model = f"{owner}/{_safe(rest)}"
     identity = f"{run.task}/{run.model}/{run.made.timestamp():.0f}"
-    lines = "".join(json.dumps(_line(row, run.task, identity, model), ensure_ascii=False) + "\n" for row in _rows(run))
+    rows = run.answers.itertuples(index=False)
+    lines = "".join(json.dumps(_line(row, run.task, identity, model), ensure_ascii=False) + "\n" for row in rows)
     low, high = wilson(int(run.answers["correct"].sum()), len(run.answers), LEVEL)
     source = {"dataset_name": run.task, "source_type": "other"}
     if run.task in BENCHMARKS:
@@ -280,11 +257,7 @@ def _line(row: Any, task: str, identity: str, model: str) -> dict[str, Any]:
 
 
 def eval_results(runs: Sequence[Run]) -> dict[str, str]:
-    """For each model under each edit, the `.eval_results` of its repository: benchmarks of the hub alone.
-
-    Raises:
-        UsageError: no task is a data set of the hub.
-    """
+    """For each model under each edit, the `.eval_results` of its repository: benchmarks of the hub alone."""
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
     from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 

@@ -52,6 +52,8 @@ INNER = ("cells", "layers", "references")
 """What a study keeps: endings, files by name, and folders. Whatever else lies in its folder stays there."""
 WEIGHTS = ("model", "checkpoints")
 """Folders in which models lie: they are pushed by themselves."""
+VOCABULARY = ("tokenizer", "vocab", "merges", "added_tokens", "special_tokens")
+"""How files of a model's vocabulary begin, in which every word may stand."""
 MOST_ROWS, MOST_FIGURES = 12, 3
 """Of a card."""
 _ACTS = re.compile(r"([\\`*_\[\]<>#|~!$])")
@@ -77,16 +79,12 @@ class Shipment:
 
     def sealed(self, place: Path) -> Shipment:
         """The same, checked (`privacy.refuse_private`), with `shared.json`, which has the hashes, below a folder."""
-        privacy.refuse_private({name: path for name, path in self.files.items() if not _of_model(name)}, self.hidden)
+        told = {name: path for name, path in self.files.items() if not Path(name).name.startswith(VOCABULARY)}
+        privacy.refuse_private(told, self.hidden)
         hashes = {name: sha256(path) for name, path in sorted(self.files.items())}
         about = {"form": shared.FORM, **self.about, "version": version("lesion"), "files": hashes}
         keep(place / shared.FILE, json.dumps(about, indent=1) + "\n")
         return Shipment(self.kind, {**self.files, shared.FILE: place / shared.FILE}, about, self.renamed, self.hidden)
-
-
-def _of_model(name: str) -> bool:
-    """Whether a file is of a model's vocabulary, in which every word may stand."""
-    return Path(name).name.startswith(("tokenizer", "vocab", "merges", "added_tokens", "special_tokens"))
 
 
 def sha256(path: Path) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from lesion import files
 from lesion.core.result import StudyResult
@@ -22,23 +22,6 @@ LIBRARIES = ("trackio", "wandb", "mlflow")
 PROJECT = "lesion"
 EVERY = 5.0
 """Seconds between two points of progress."""
-
-
-@runtime_checkable
-class Tracker(Protocol):
-    """What is asked of a library that keeps runs."""
-
-    def begin(self, name: str, settings: Mapping[str, str]) -> None:
-        """A run begins."""
-        ...
-
-    def log(self, numbers: Mapping[str, float], step: int) -> None:
-        """Numbers at a step."""
-        ...
-
-    def end(self, claims: Sequence[str], figures: Sequence[Path]) -> None:
-        """The run ends, with what it has shown; nothing where it broke off."""
-        ...
 
 
 class Runs:
@@ -56,7 +39,7 @@ class Runs:
         self._library.log(dict(numbers), step=step)
 
     def end(self, claims: Sequence[str], figures: Sequence[Path]) -> None:
-        """Claims as a table, figures as pictures."""
+        """Claims as a table, figures as pictures; neither where the study broke off."""
         shown: dict[str, Any] = {figure.stem: self._library.Image(str(figure)) for figure in figures}
         if claims:
             shown["claims"] = self._library.Table(columns=["claim"], data=[[claim] for claim in claims])
@@ -88,6 +71,9 @@ class Mlflow:
         for figure in figures:
             self._library.log_artifact(str(figure), "figures")
         self._library.end_run("FINISHED" if claims or figures else "KILLED")
+
+
+Tracker = Runs | Mlflow
 
 
 def tracker(library: str) -> Tracker:
@@ -154,12 +140,7 @@ class Tracked:
 
 @contextmanager
 def tracked(library: str, study: StudyFile, watcher: Watcher) -> Iterator[Tracked]:
-    """The watcher with a tracker beside it, whose run begins now and ends with the `with`.
-
-    Raises:
-        UsageError: there is no such tracker, or it is not installed.
-        LesionError: it keeps no run.
-    """
+    """The watcher with a tracker beside it, whose run begins now and ends with the `with`."""
     kept = tracker(library)
     entries = study.model_dump(mode="json", exclude_none=True)
     names = privacy.public_names(files.texts(entries))
