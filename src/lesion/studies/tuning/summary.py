@@ -156,10 +156,11 @@ def _arm(
 ) -> ArmResult:
     name = arms[0].name
     chosen, validation = rates[name]
-    curves = []
-    for rate in study.learning_rates:
-        for seed in study.seeds:
-            curves.append(Curve(seed=seed, rate=rate, points=cells[name, rate, seed].points))
+    curves = [
+        Curve(seed=seed, rate=rate, points=cells[name, rate, seed].points)
+        for rate in study.learning_rates
+        for seed in study.seeds
+    ]
     return ArmResult(
         name=name,
         blocks=[arm.blocks for arm in arms],

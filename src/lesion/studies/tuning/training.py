@@ -77,21 +77,21 @@ def read_drops(study: TuningStudy, blocks: int) -> Drops:
 
 
 def _drops(summary: AblationSummary, study: TuningStudy, blocks: int, place: Path, source: str | None) -> Drops:
-    name, which = study.model.name, f"The layer study in {place}"
+    name = study.model.name
     tasks = next(model.tasks for model in summary.models if model.model == name)
     result = next((task for task in tasks if canonical(task.task) == canonical(study.task)), None)
     if result is None:
         known = [task.task for task in tasks]
         raise UsageError(
-            f"{which} asked {', '.join(known)}, not {study.task}{nearest(study.task, known)}; give one of this task, or"
-            f" leave --study out."
+            f"The layer study in {place} asked {', '.join(known)}, not {study.task}{nearest(study.task, known)}; give"
+            " one of this task, or leave --study out."
         )
     off = {cell.layer: cell for cell in result.of("block", 0.0)}
     missing = [layer for layer in range(blocks) if layer not in off]
     if missing:
         raise UsageError(
-            f"{which} did not switch off every block of {name}: block {missing[0]} is missing. Finish it, or leave"
-            f" --study out."
+            f"The layer study in {place} did not switch off every block of {name}: block {missing[0]} is missing."
+            " Finish it, or leave --study out."
         )
     return Drops(
         drops=[off[layer].drop.value or 0.0 for layer in range(blocks)],
@@ -103,13 +103,7 @@ def _drops(summary: AblationSummary, study: TuningStudy, blocks: int, place: Pat
 
 @dataclass(frozen=True)
 class Arm:
-    """A choice of what trains.
-
-    Attributes:
-        name: as in the study.
-        rank: of the adapters on the linear layers of the blocks; None where these train in full.
-        parameters: how many numbers train.
-    """
+    """A choice of what trains."""
 
     name: str
     blocks: tuple[int, ...]
@@ -218,13 +212,9 @@ TRAINABLE = (
 
 @dataclass(frozen=True)
 class Data:
-    """Items, none of them in two parts.
+    """Items, none of them in two parts: trained on, choosing the learning rate, and of every task testing.
 
-    Attributes:
-        questions: how items are put to a model.
-        tasks: by choice, the studied one first.
-        train: training items, in drawn order; validation: others, which choose the learning rate.
-        test: by choice, what is evaluated.
+    The studied task comes first among `tasks`.
     """
 
     questions: Questions
@@ -304,78 +294,54 @@ def _training(study: TuningStudy, task: Task) -> tuple[tuple[Item, ...], tuple[I
 
 @dataclass(frozen=True)
 class Completions:
-    """Supervised tuning on solved items, `rows` of them in each step.
-
-    Attributes:
-        items: how many items are trained on.
-        identity: all that decides the trained weights beside model, arm, learning rate and seed, in JSON's types.
-    """
+    """Supervised tuning on solved items, `rows` of them in each step."""
 
     examples: Sequence[Example]
-    steps: int
-    rows: int
+    recipe: Tuning
 
     @property
-    def items(self) -> int:  # noqa: D102
+    def items(self) -> int:
+        """How many items are trained on."""
         return len(self.examples)
 
     @property
-    def identity(self) -> list[Any]:  # noqa: D102
-        return [self.steps, self.rows, [[list(each.prompt), list(each.completion)] for each in self.examples]]
+    def identity(self) -> list[Any]:
+        """All that decides the trained weights beside model, arm, learning rate and seed, in JSON's types."""
+        texts = [[list(each.prompt), list(each.completion)] for each in self.examples]
+        return [self.recipe.steps, self.recipe.rows, texts]
 
     def train(self, model: Model, arm: Arm, rate: float, seed: int, out: Path, watcher: Watcher) -> list[Point]:
         """Train an arm in place, or go on in `out`; the curve of the training."""
-        tuning = Tuning(steps=self.steps, rows=self.rows, learning_rate=rate, seed=seed)
-        return supervise(model, self.examples, tuning, out, watcher=watcher, blocks=arm.blocks, rank=arm.rank)
+        recipe = replace(self.recipe, learning_rate=rate, seed=seed)
+        return supervise(model, self.examples, recipe, out, watcher=watcher, blocks=arm.blocks, rank=arm.rank)
 
 
 @dataclass(frozen=True)
 class Reward:
-    """GRPO: in each step `generations` answers to each of `rows` items are drawn; the task's judge gives the reward.
-
-    Attributes:
-        task: whose judge it is.
-        practised: the items.
-        prompts: their token ids; style: of these prompts.
-        temperature: at which answers are drawn.
-        max_new_tokens: the limit of an answer.
-        items, identity: as of `Completions`.
-    """
+    """GRPO: answers to items are drawn in each step; the task's judge gives the reward. Else as `Completions`."""
 
     task: Task
     practised: Sequence[Item]
     prompts: Sequence[tuple[int, ...]]
     style: str
-    steps: int
-    rows: int
-    generations: int
-    temperature: float
-    max_new_tokens: int
+    recipe: Reinforcement
 
     @property
-    def items(self) -> int:  # noqa: D102
+    def items(self) -> int:
+        """How many items are trained on."""
         return len(self.practised)
 
     @property
-    def identity(self) -> list[Any]:  # noqa: D102
-        drawn = [self.generations, self.temperature, self.max_new_tokens, list(self.task.stop), SAMPLING]
-        fitting = [
-            [list(prompt), item.gold, list(item.aliases)]
-            for prompt, item in zip(self.prompts, self.practised, strict=True)
-        ]
-        return [REWARD, self.task.name, self.steps, self.rows, drawn, fitting]
+    def identity(self) -> list[Any]:
+        """As of `Completions`."""
+        recipe, pairs = self.recipe, zip(self.prompts, self.practised, strict=True)
+        drawn = [recipe.generations, recipe.temperature, recipe.max_new_tokens, list(self.task.stop), SAMPLING]
+        fitting = [[list(prompt), item.gold, list(item.aliases)] for prompt, item in pairs]
+        return [REWARD, self.task.name, recipe.steps, recipe.prompts, drawn, fitting]
 
     def train(self, model: Model, arm: Arm, rate: float, seed: int, out: Path, watcher: Watcher) -> list[Point]:
-        """Train an arm in place, or go on in `out`; the curve of the training."""
-        recipe = Reinforcement(
-            steps=self.steps,
-            prompts=self.rows,
-            generations=self.generations,
-            temperature=self.temperature,
-            learning_rate=rate,
-            seed=seed,
-            max_new_tokens=self.max_new_tokens,
-        )
+        """As of `Completions`."""
+        recipe = replace(self.recipe, learning_rate=rate, seed=seed)
         return reinforce(
             model, self.task, self.practised, recipe, out, watcher=watcher, style=self.style, blocks=arm.blocks,
             rank=arm.rank,
@@ -394,23 +360,14 @@ def training_of(study: TuningStudy, model: Model, data: Data, note: Callable[[st
     task, style = data.task, resolve(model, data.task, study.styled())
     if not study.reinforced:
         learned = _fitting(study, data, lambda item: examples(model, task, [item], style)[0], note)
-        return Completions([example for _, example in learned], study.steps, study.rows)
+        return Completions([example for _, example in learned], Tuning(study.steps, study.rows))
     assert study.generations is not None  # filled in by the study, as is the temperature
     assert study.rollout_temperature is not None
     room = study.max_new_tokens or task.max_new_tokens
     # To train on an answer, its last token has to be read too.
     fitting = _fitting(study, data, lambda item: encode(model, task, item, style, room + 1), note)
-    return Reward(
-        task,
-        [item for item, _ in fitting],
-        [prompt for _, prompt in fitting],
-        style,
-        study.steps,
-        study.rows,
-        study.generations,
-        study.rollout_temperature,
-        room,
-    )
+    recipe = Reinforcement(study.steps, study.rows, study.generations, study.rollout_temperature, max_new_tokens=room)
+    return Reward(task, [item for item, _ in fitting], [prompt for _, prompt in fitting], style, recipe)
 
 
 def _fitting(
@@ -441,12 +398,7 @@ CELLS, CELL, STATE = "cells", "cell.json", "resume.safetensors"
 
 @dataclass(frozen=True)
 class Cell:
-    """One training: of an arm, under a learning rate and a seed.
-
-    Attributes:
-        seed: of the order of the rows and of `random`.
-        digest: of everything that decides the trained weights.
-    """
+    """One training, of an arm under a learning rate and a seed; `digest` is of all that decides the trained weights."""
 
     arm: Arm
     rate: float
@@ -463,12 +415,7 @@ class Cell:
 
 
 class Trained(Value):
-    """What a finished training left.
-
-    Attributes:
-        digest: of the cell; fingerprint: of its weights.
-        curve: what was measured on the way, as `supervise` and `reinforce` give it.
-    """
+    """What a finished training left: the digest of its cell, the fingerprint of its weights, what was measured."""
 
     digest: str
     fingerprint: str
@@ -516,11 +463,7 @@ def tuned(
         named = replace(model, name=name)
         points = training.train(named, arm, cell.rate, cell.seed, place, watcher)
         changed = replace(model, fingerprint=fingerprint(model.network), origin=None)
-        finished = Trained(
-            digest=cell.digest,
-            fingerprint=changed.fingerprint,
-            curve=points,
-        )
+        finished = Trained(digest=cell.digest, fingerprint=changed.fingerprint, curve=points)
         keep(place / CELL, finished.model_dump_json(indent=1))
         yield changed, finished
     finally:
