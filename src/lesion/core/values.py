@@ -6,7 +6,7 @@ A study's `result.py` builds its summary from the values of `lesion.report.value
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -66,14 +66,22 @@ class RankAgreement(Row):
 
 
 S = TypeVar("S", bound=Summary)
+V = TypeVar("V", bound=Value)
+
+
+def with_corrected(rows: Sequence[V], field: str, tests: int = 0) -> list[V]:
+    """The rows with p of an estimate corrected by Holm over all that have one; of `tests` in all, others count as 1."""
+    from lesion.statistics.paired import holm
+
+    p = {place: each.p for place, row in enumerate(rows) if (each := getattr(row, field)).p is not None}
+    corrected = dict(zip(p, holm(p.values(), tests), strict=True))
+    estimates = [getattr(row, field).model_copy(update={"p_corrected": corrected.get(n)}) for n, row in enumerate(rows)]
+    return [row.model_copy(update={field: each}) for row, each in zip(rows, estimates, strict=True)]
 
 
 def read_summary(kind: type[S], folder: Path, again: str) -> S | None:
     """The summary in a folder, None where it has none; `again` says what to do where it is damaged."""
     return read_value(kind, Path(folder) / SUMMARY, again)
-
-
-V = TypeVar("V", bound=Value)
 
 
 def read_value(kind: type[V], path: Path, again: str) -> V | None:

@@ -120,10 +120,7 @@ def _largest(chances: Callable[[Float[np.ndarray, " grid"]], Float[np.ndarray, "
 
 
 def score(
-    lost: Int[np.ndarray, " cells"],
-    retained: Int[np.ndarray, " cells"],
-    won: Int[np.ndarray, " cells"],
-    kept: float,
+    lost: Int[np.ndarray, " cells"], retained: Int[np.ndarray, " cells"], won: Int[np.ndarray, " cells"], kept: float
 ) -> Float[np.ndarray, " cells"]:
     """The score of the hypothesis p_edit ≥ kept · p_baseline, large where the edit takes more than 1 − kept.
 
@@ -144,9 +141,7 @@ def score(
 
 
 def _most_retained(
-    m: int,
-    won: Int[np.ndarray, " won"],
-    reached: Callable[[Int[np.ndarray, " won"]], Bool[np.ndarray, " won"]],
+    m: int, won: Int[np.ndarray, " won"], reached: Callable[[Int[np.ndarray, " won"]], Bool[np.ndarray, " won"]]
 ) -> Int[np.ndarray, " won"]:
     """The most retained of m items, for each number won, with which a score is reached; −1 where none is.
 
@@ -192,8 +187,8 @@ def critical(p_corrected: float, alpha: float = ALPHA) -> bool:
 
 def critical_cells(cells: Sequence[Pairs], missing: int = 0, share: float = SHARE, chance: float = 0.0) -> list[bool]:
     """Which cells of one family are critical for a given share; `missing` cells without answers count as tests."""
-    corrected = holm([*(p_critical(cell, share, chance) for cell in cells), *[1.0] * missing])
-    return [critical(p) for p in corrected[: len(cells)]]
+    corrected = holm([p_critical(cell, share, chance) for cell in cells], len(cells) + missing)
+    return [critical(p) for p in corrected]
 
 
 def left_to_guessing(right: int, items: int, chance: float) -> Pairs:

@@ -166,8 +166,8 @@ def last(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def holm(p: Iterable[float]) -> list[float]:
-    """p-values corrected over a family of tests (Holm 1979), in the same order.
+def holm(p: Iterable[float], tests: int = 0) -> list[float]:
+    """p-values corrected over a family of tests (Holm 1979), in the same order; of `tests` in all, others count as 1.
 
     The k-th smallest of m is multiplied by m − k + 1, capped at 1, and never less than the one before it.
     """
@@ -175,7 +175,7 @@ def holm(p: Iterable[float]) -> list[float]:
     if values.size and not bool(np.all((values >= 0) & (values <= 1))):
         raise LesionError(f"p-values lie within 0…1; got {[float(v) for v in values]}.")
     order = np.argsort(values, kind="stable")
-    factors = np.arange(values.size, 0, -1)
+    factors = np.arange(values.size, 0, -1) + max(0, tests - values.size)
     stepped = np.maximum.accumulate(np.minimum(values[order] * factors, 1.0))
     corrected = np.empty_like(values)
     corrected[order] = stepped

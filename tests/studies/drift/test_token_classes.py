@@ -7,7 +7,6 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 import tiny
-from lesion.errors import UsageError
 from lesion.studies.drift.token_drift import CLASSES, primer_lexicon, token_classes
 from lesion.tasks.primer import lexicon
 
@@ -110,8 +109,3 @@ def test_the_lexicon_of_the_primer_has_its_words_and_leaves_out_those_of_two_cla
     assert words["the"] == "determiner"
     assert "orange" not in words  # a colour and a thing
     assert set(lexicon.FAMILY_NAMES) <= set(words)
-
-
-def test_texts_of_another_number_of_tokens_are_an_error():
-    with pytest.raises(UsageError, match="2 tokens were given and the texts of 1"):
-        token_classes(tiny.tokenizer(), np.array([3, 4]), np.array([0]))

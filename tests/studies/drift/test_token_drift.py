@@ -3,11 +3,9 @@
 from itertools import permutations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lesion.errors import LesionError
 from lesion.report.values import Estimate
 from lesion.statistics.paired import wilson
 from lesion.studies.drift.result import Destination
@@ -52,11 +50,6 @@ def test_a_pair_of_clusters_without_a_token_in_common_is_no_match():
     table = contingency(np.array([0, 0, 1, 2]), np.array([0, 0, 0, 1]))
     assert table.tolist() == [[2, 0], [1, 0], [0, 1]]
     assert match(table) == {0: 0, 2: 1}
-
-
-def test_clusters_of_other_tokens_cannot_be_matched():
-    with pytest.raises(LesionError, match="same tokens"):
-        leaves(np.array([0, 1]), np.array([0]))
 
 
 def run(text: str, first: list[int], second: list[int], item: str = "q") -> Occurrences:

@@ -52,7 +52,7 @@ def drops(
     losses = [each.retaining(kept) for each, kept in zip(counts, stated or [0] * len(counts), strict=True)]
     p_loss = [p_critical(each, SHARE, chance) for each in losses]
     p_kept = [p_spared(each, spared, chance) for each in counts]
-    corrected = [holm([*values, *[1.0] * (tests - len(after))]) for values in (p, p_loss, p_kept)]
+    corrected = [holm(values, tests) for values in (p, p_loss, p_kept)]
     return [
         {
             "drop": Estimate.of(paired_drop(before, now, level), p[place], corrected[0][place]),
@@ -102,7 +102,7 @@ def margins(
     }
     known = {edit: values for edit, values in lost.items() if len(values) > 1 and np.isfinite(values).all()}
     p = [mean_p(values) for values in known.values()]
-    corrected = holm([*p, *[1.0] * (tests - len(p))])
+    corrected = holm(p, tests)
     return {
         edit: Estimate.of(mean(values, level), p[number], corrected[number])
         for number, (edit, values) in enumerate(known.items())
@@ -184,9 +184,7 @@ def forced_under(
     }
 
 
-def _read(
-    answers: pd.DataFrame,
-) -> tuple[Right, Right, Float[np.ndarray, " items"]]:
+def _read(answers: pd.DataFrame) -> tuple[Right, Right, Float[np.ndarray, " items"]]:
     """Of each item whether it has rivals, whether the forced answer is right, and how often guessing is.
 
     Only contrasts have ranks, and not where logits were not finite: such an answer chooses nothing and is wrong.

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import loops, rates
+from lesion.core.values import with_corrected
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Unit
 from lesion.report.values import Estimate
@@ -115,10 +116,7 @@ def summarise(
                 result = result.model_copy(update={"screen": screen})
                 unscreened += [task] if any(map(len, of_task["scores"])) else []
             result = result.model_copy(
-                update={
-                    "guessing": chances.get(task, 0.0),
-                    "without_chat": task in (without_chat or {}).get(model, ()),
-                }
+                update={"guessing": chances.get(task, 0.0), "without_chat": task in (without_chat or {}).get(model, ())}
             )
             tasks.append(result)
             notes += _nonfinite(model, task, of_task, edits)
@@ -346,7 +344,7 @@ def apart(tasks: Sequence[TaskResult], level: float) -> list[TaskResult]:
             ]
             chances = [(result.guessing, other.guessing) for _, other, _ in tested]
             p = [p_loses_more(*both, *chance) for both, chance in zip(counts, chances, strict=True)]
-            corrected = holm([*p, *[1.0] * (reach.tests * (len(tasks) - 1) - len(p))])
+            corrected = holm(p, reach.tests * (len(tasks) - 1))
             for number, (cell, other, _) in enumerate(tested):
                 if corrected[number] <= ALPHA:
                     of = Estimate.of(difference(*counts[number], *chances[number], level), p[number], corrected[number])
@@ -387,11 +385,7 @@ def contrasts(
     for of_unit in places.values():
         pairs = [(by_kind, first, second) for by_kind in of_unit.values() for first, second in combinations(by_kind, 2)]
         of_pairs = [_contrast(task, frames, by_kind, first, second, level) for by_kind, first, second in pairs]
-        corrected = holm(1.0 if each is None or each.difference.p is None else each.difference.p for each in of_pairs)
-        for each, p in zip(of_pairs, corrected, strict=True):
-            if each is not None:
-                difference = each.difference.model_copy(update={"p_corrected": p})
-                every.append(each.model_copy(update={"difference": difference}))
+        every += with_corrected([each for each in of_pairs if each is not None], "difference", len(pairs))
     return every
 
 
@@ -451,7 +445,7 @@ def text_result(
         after = {edit: _text_scores(frames[text]) for edit in kind if (text := text_of(edit, task)) in frames}
         p = [perplexity_p(before, scores, tokens) for scores in after.values()]
         known = [1.0 if math.isnan(value) else value for value in p]
-        corrected = holm([*known, *[1.0] * (len(kind) - len(p))])
+        corrected = holm(known, len(kind))
         for place, (edit, scores) in enumerate(after.items()):
             ratio = _estimate(perplexity_ratio(before, scores, tokens, level))
             known_p = {"p": p[place], "p_corrected": corrected[place]} if math.isfinite(p[place]) else {}

@@ -16,7 +16,6 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import binom
 from transformers import PreTrainedTokenizerBase
 
-from lesion.errors import LesionError, UsageError
 from lesion.report.values import Estimate
 from lesion.report.wording import ALPHA
 from lesion.statistics.paired import holm, wilson
@@ -49,8 +48,6 @@ def token_classes(
     """
     if text_of is None:
         text_of = np.zeros(len(ids), dtype=np.int64)
-    if len(text_of) != len(ids):
-        raise UsageError(f"{len(ids)} tokens were given and the texts of {len(text_of)}.")
     known = lexicon or {}
     kinds = {token: _kind(tokenizer, token) for token in map(int, np.unique(ids))}
     classes = [""] * len(ids)
@@ -169,8 +166,6 @@ def contingency(
     first: Int[np.ndarray, " tokens"], second: Int[np.ndarray, " same_tokens"]
 ) -> Int[np.ndarray, "clusters clusters_after"]:
     """How many tokens are in each pair of clusters, which are numbered from 0."""
-    if first.shape != second.shape or not len(first):
-        raise LesionError("Clusters can be matched between two layers of the same tokens, one token at least.")
     table = np.zeros((int(first.max()) + 1, int(second.max()) + 1), dtype=np.int64)
     np.add.at(table, (first, second), 1)
     return table
@@ -222,8 +217,8 @@ def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, 
         home, name = (None, None) if token is None else (homes[token], spelt[token])
         return Leaving(token=name, id=token, kind=kind, count=count, left=gone, home=home, share=share)
 
-    types = []
     by_token = counted.groupby("ids")
+    types = []
     for token in homes:
         rows = by_token.get_group(token)
         types.append(leaving(rows, Counter(rows["classes"]).most_common(1)[0][0], token))
@@ -347,6 +342,6 @@ def named(tokens: Sequence[Leaving], overall: float, total: int) -> list[Leaving
     often = [leaving for leaving in tokens if leaving.count >= FEWEST]
     unlisted = max(0, total - sum(leaving.count for leaving in tokens)) // FEWEST
     p = [float(binom.sf(leaving.left - 1, leaving.count, overall)) for leaving in often]
-    corrected = holm([*p, *[1.0] * unlisted])
+    corrected = holm(p, len(p) + unlisted)
     order = sorted(range(len(p)), key=lambda place: (corrected[place], p[place], -(often[place].share.value or 0.0)))
     return [often[place] for place in order if corrected[place] <= ALPHA]

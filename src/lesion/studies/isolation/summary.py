@@ -165,8 +165,7 @@ def _cells(plan: EvaluationPlan, task: _Task) -> Iterator[TaskUnderEdit]:
     # The random controls are no hypotheses of the study: what is corrected for is how many edits were tried. An edit
     # that is still missing answers counts too, so that the correction is that of the finished evaluation.
     own = [edit.edit for edit in answered if edit.tried and not scored]
-    every = holm([*(tests[edit] for edit in own), *[1.0] * (len(plan.tried) - len(own))])
-    corrected = dict(zip(own, every, strict=False))
+    corrected = dict(zip(own, holm([tests[edit] for edit in own], len(plan.tried)), strict=True))
     for edit in answered:
         edited = task.by_edit[edit.edit]
         clustered = None

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from lesion.core.values import with_corrected
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, ratio_of_means
-from lesion.statistics.paired import holm
 from lesion.studies.patching.passes import Pair, Place, Readout
 from lesion.studies.patching.result import DIRECTIONS, Direction, Example, PatchedCell, PatchedTask
 from lesion.studies.patching.study import POSITIONS
@@ -61,7 +61,7 @@ def summarise(
         corrupted_right=float((corrupted < 0).mean()),
         told=math.isfinite(difference.low) and difference.low > 0 and clean_right > 0.5,
         example=Example(clean=first.texts[0], corrupted=first.texts[1], answers=first.answers),
-        cells=tuple(_corrected(list(_cells(measured, places, level)))),
+        cells=tuple(with_corrected(_cells(measured, places, level), "effect")),
     )
 
 
@@ -98,13 +98,3 @@ def _moved(measured: Measured, name: str, direction: str) -> Float[np.ndarray, "
     """What a patch adds to the logit difference and to the log-probability of the run that it is put into."""
     base, patched = measured.corrupted if direction == "denoise" else measured.clean, measured.patched[name]
     return np.array([patched.difference - base.difference, patched.log_probability - base.log_probability])
-
-
-def _corrected(cells: Sequence[PatchedCell]) -> list[PatchedCell]:
-    """The cells with p corrected by Holm's method over all of them that have one."""
-    tested = [cell for cell in cells if cell.effect.p is not None]
-    corrected = dict(zip(map(id, tested), holm([cell.effect.p or 0.0 for cell in tested]), strict=True))
-    return [
-        cell.model_copy(update={"effect": cell.effect.model_copy(update={"p_corrected": corrected.get(id(cell))})})
-        for cell in cells
-    ]

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from lesion.core.values import with_corrected
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
 from lesion.report import wording
@@ -130,9 +131,6 @@ class Texts:
     """The answers to one task without an edit or under one, in the order of the items.
 
     Attributes:
-        about: which they are.
-        frame: their rows.
-        language: of the unedited answers.
         early: the rows of early answers, by the limit.
     """
 
@@ -257,13 +255,8 @@ class Broken:
     def rows(self) -> list[Chains]:
         """A row for every edit; every p corrected by Holm over all edits that the study plans."""
         rows = [texts.row(self.unedited, self.level) for _, texts in self.edited]
-        untested = [1.0] * (self.curve.tests - len(rows))
         for name in ("fewer", "more", "longer"):
-            corrected = holm([*(getattr(row, name).p for row in rows), *untested])
-            rows = [
-                row.model_copy(update={name: getattr(row, name).model_copy(update={"p_corrected": p})})
-                for row, p in zip(rows, corrected, strict=False)
-            ]
+            rows = with_corrected(rows, name, self.curve.tests)
         return rows
 
     @cached_property
