@@ -303,7 +303,7 @@ def test_early_answers_of_a_study_are_no_tasks_to_compare(tmp_path):
         folder(tmp_path / name, verdicts, model=name, task=task) for name in "ab" for task in ("sums", "early:64:sums")
     ]
     result = lesion.compare(*dict.fromkeys(studies))
-    assert result.summary.compared == ["sums"]
+    assert [task.name for task in result.summary.tasks] == ["sums"]
     assert "a: early answers are left out." in result.summary.notes
 
 

@@ -11,7 +11,6 @@ import torch
 from lesion.edits.selections.controls import Random
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
 from lesion.edits.selections.topk import Magnitude
-from lesion.errors import UsageError
 from lesion.report.values import Estimate
 from lesion.studies.isolation import study as isolation_study
 from lesion.studies.isolation.selections import METHODS, Made, coverage, mean_overlap, selections, survey
@@ -75,13 +74,6 @@ def test_magnitude_is_taken_of_the_matrices_that_the_skill_reached(llama):
     (made,) = selections("magnitude", [0.1], skill, [draws(llama, 2)])
     assert not made.selection.touches("1.mlp.down")
     assert made.selection.touches("0.mlp.down")
-
-
-def test_an_unknown_method_is_refused_with_the_nearest(llama):
-    with pytest.raises(
-        UsageError, match=r"no method 'mathnuro' \(nearest: mathneuro, .*\); there are mathneuro, wanda"
-    ):
-        selections("mathnuro", [0.1], draws(llama, 1), [draws(llama, 2)])
 
 
 def test_counts_and_overlaps_are_those_of_a_brute_force_over_whole_masks(llama):

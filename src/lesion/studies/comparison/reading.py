@@ -169,33 +169,26 @@ def _of_models(
     study: Mapping[str, Any],
     alone: bool,
 ) -> list[Source]:
-    return [
-        Source(
-            Side(
-                label=name if len(models) == 1 else model if alone else f"{name} · {model}",
-                folder=str(place),
-                place=os.path.relpath(place, out),
-                model=model,
-                fingerprint=str(answers["model"].iloc[0]),
-                engines=tuple(sorted(answers["engine"].unique())),
-            ),
-            kind,
-            study,
-            answers,
-            units,
+    sources = []
+    for answers, units in models:
+        model = str(answers["model_name"].iloc[0])
+        side = Side(
+            label=name if len(models) == 1 else model if alone else f"{name} · {model}",
+            folder=str(place),
+            place=os.path.relpath(place, out),
+            model=model,
+            fingerprint=str(answers["model"].iloc[0]),
+            engines=tuple(sorted(answers["engine"].unique())),
         )
-        for answers, units in models
-        for model in (str(answers["model_name"].iloc[0]),)
-    ]
+        sources.append(Source(side, kind, study, answers, units))
+    return sources
 
 
 def digest(sources: Sequence[Source]) -> str:
     """A digest of the answers: it changes with every answer that is added, and with every verdict."""
     parts = hashlib.sha256()
-    for source in sources:
-        for key, correct in sorted(
-            zip(source.answers["key"].to_list(), source.answers["correct"].to_list(), strict=True)
-        ):
+    for answers in (source.answers for source in sources):
+        for key, correct in sorted(zip(answers["key"].to_list(), answers["correct"].to_list(), strict=True)):
             parts.update(f"{key}{int(correct)}".encode())
     return parts.hexdigest()[:32]
 
@@ -206,12 +199,7 @@ def blocks_of(edit: str) -> frozenset[str] | None:
         single = list(parts(parse(edit)))
     except UsageError:
         return None  # a selection of weights
-    places = set()
-    for part in single:
-        if isinstance(part, Scale):
-            places.add(str(part.layer))
-        elif isinstance(part, Truncate):
-            places.add(part.address.partition(".")[0])
+    places = (part.address.partition(".")[0] for part in single if isinstance(part, Scale | Truncate))
     return frozenset(places) or None
 
 

@@ -196,10 +196,6 @@ class Pair(Row):
         """The comparisons of a task: unedited first, then the edits in the order of their blocks."""
         return [cell for cell in self.cells if cell.task == task]
 
-    def unedited(self, task: str) -> Compared | None:
-        """The unedited models on a task."""
-        return next((cell for cell in self.of_task(task) if cell.unedited), None)
-
     @property
     def pair(self) -> str:
         """Both sides."""
@@ -243,11 +239,7 @@ class ComparisonSummary(Summary):
     """All numbers of a comparison: what `summary.json` holds.
 
     Attributes:
-        study: which folders.
-        sides: the models of the folders, in their order.
-        tasks: those in common.
         pairs: the first side, or the same model of the first folder, with each of the others.
-        drops: every edit of every side.
         digest: of the answers that were compared, by which a report knows that a folder has not changed since.
     """
 
@@ -258,11 +250,6 @@ class ComparisonSummary(Summary):
     pairs: tuple[Pair, ...]
     drops: tuple[Drop, ...]
     digest: str
-
-    @property
-    def compared(self) -> list[str]:
-        """The tasks by name."""
-        return [task.name for task in self.tasks]
 
     def task(self, name: str) -> TaskItems:
         """A task by its name."""

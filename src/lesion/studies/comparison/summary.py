@@ -239,10 +239,8 @@ def _drops(source: Source, task: str, paired: Sequence[Match], level: float) -> 
         if source.scored(task):
             value, drop = mean(values(after, items), level), mean(values(before, items) - values(after, items), level)
         else:
-            value, drop = (
-                accuracy(right(after, items), level),
-                paired_drop(right(before, items), right(after, items), level),
-            )
+            first, second = right(before, items), right(after, items)
+            value, drop = accuracy(second, level), paired_drop(first, second, level)
         named = {"side": source.side.label, "task": task, "edit": edit, "items": len(items)}
         drops.append(Drop(**named, value=Estimate.of(value), drop=Estimate.of(drop)))
     return drops

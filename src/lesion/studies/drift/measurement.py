@@ -225,7 +225,6 @@ class Texts:
     """What a model reads in one run.
 
     Attributes:
-        run: its number, from 0.
         items: ids, in the order drawn.
         ids: of each item, token ids of its prompt and solution, cut at the end of the context; prompts: how many of
             them are the prompt.
@@ -423,11 +422,7 @@ def _different(study: DriftStudy, model: Model, texts: Sequence[Texts], folder: 
 
 
 def occurrences_of(
-    study: DriftStudy,
-    texts: Texts,
-    measured: Measured,
-    classes: Shaped[np.ndarray, " tokens"],
-    layers: tuple[int, int],
+    study: DriftStudy, texts: Texts, measured: Measured, classes: Shaped[np.ndarray, " tokens"], layers: tuple[int, int]
 ) -> Occurrences:
     """The tokens of a run that were clustered, with their clusters at two layers."""
     where = in_part(study, texts)

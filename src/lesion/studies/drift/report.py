@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from lesion.report.marks import Curves
 from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Record, Rows, parts_of
 from lesion.report.table import Table
-from lesion.report.values import WHOLE_SHARE, Form, Mean, decimals
+from lesion.report.values import WHOLE_SHARE, Mean, decimals
 from lesion.report.wording import ALPHA, SPACE
 from lesion.studies.drift.result import (
     CHECKS,
@@ -106,14 +106,13 @@ def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     shapes = [(model, shape) for model in summary.models if (shape := model.curve.shape)]
     tested = [(model, shape) for model, shape in shapes if shape.chosen != "untested"]
     if not tested:
-        untested = "Whether the fall is even cannot be tested: there is one run, or too few layers."
         if summary.models:
-            yield Claim((untested,))
+            yield Claim(("Whether the fall is even cannot be tested: there is one run, or too few layers.",))
         return
     rows = tuple((model, line) for model, _ in tested if (line := model.curve.line))
     uneven = [(model, shape) for model, shape in tested if shape.chosen != "line"]
     p = [shape.line.p for _, shape in uneven or tested if shape.line.p is not None]
-    tests, several = f" (p{SPACE}{_p_range(p)})" * bool(p), len(tested) > 1
+    tests, several = f" (p{SPACE}{_range(p, wording.p_value)})" if p else "", len(tested) > 1
     if not uneven:
         yield Claim((f"An even fall is not rejected{' in any model' * several}{tests}.",), rows)
         return
@@ -220,13 +219,8 @@ def which_tokens_leave(summary: DriftSummary) -> Iterable[Claim]:
         yield Claim((text,), rows, model.name * (len(summary.models) > 1))
 
 
-def _range(values: Sequence[float], form: Form = NMI) -> str:
+def _range(values: Sequence[float], form: Callable[[float], str] = NMI) -> str:
     low, high = form(min(values)), form(max(values))
-    return low if low == high else f"{low} to {high}"
-
-
-def _p_range(values: Sequence[float]) -> str:
-    low, high = wording.p_value(min(values)), wording.p_value(max(values))
     return low if low == high else f"{low} to {high}"
 
 

@@ -8,18 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lesion.core.fields import (
-    DTYPES,
-    ENGINES,
-    MODELS,
-    Count,
-    Dtype,
-    EngineName,
-    FolderName,
-    Seed,
-    Several,
-    Whole,
-)
+from lesion.core.fields import DTYPES, ENGINES, MODELS, Count, Dtype, EngineName, FolderName, Seed, Several, Whole
 from lesion.core.method import Method
 from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
 from lesion.core.study_file import GreedyStudy, OneModel, OneTask, Questions
@@ -94,11 +83,7 @@ class DriftStudy(GreedyStudy):
         "later", help="Layers tested for a hinge (elbow) or step: later (all but layer 0), or all.", panel=STATISTICS
     )
     between: (
-        Annotated[
-            tuple[Annotated[Whole, Field(ge=0)], ...],
-            Field(min_length=2, max_length=2),
-            AfterValidator(rising),
-        ]
+        Annotated[tuple[Annotated[Whole, Field(ge=0)], ...], Field(min_length=2, max_length=2), AfterValidator(rising)]
         | None
     ) = measured(
         None,

@@ -77,14 +77,12 @@ def what_is_repaired(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         for unit in task.units:
             places = task.of(unit.unit)
             repaired = [place for place in places if place.is_repaired]
-            text = (
-                f"No repair is shown: of {len(places)} {PLURALS[unit.unit]}, none is shown to cost less than it writes"
-            )
+            many = f"{len(places)} {PLURALS[unit.unit]}"
+            text = f"No repair is shown: of {many}, none is shown to cost less than it writes"
             if by_blocks := [place for place in places if place.is_repaired_by_blocks]:
                 share = WHOLE_SHARE.text(unit.by_blocks) if unit.by_blocks else "a part"
-                text = (
-                    f"With {_named(by_blocks)} switched off, later blocks make up for {share} of what was written there"
-                )
+                off = f"With {_named(by_blocks)} switched off"
+                text = f"{off}, later blocks make up for {share} of what was written there"
             elif repaired:
                 cost = f"Switching off {_named(repaired)} costs less than was written there"
                 text = f"{cost}; no later block is shown to make up for it"
@@ -310,11 +308,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
                     **heads),
                 Curves("influence", "layer", ("model", "task"), name="influence", only={"unit": "block"}),
             ),
-            (
-                *what_writes_and_what_costs(tasks),
-                *what_is_repaired(tasks),
-                *which_heads_write(tasks),
-            ),
+            (*what_writes_and_what_costs(tasks), *what_is_repaired(tasks), *which_heads_write(tasks)),
             own=(Folded("Slope and repaired share of every unit", (Table.of(shares),)),),
         )  # fmt: skip
 
@@ -336,13 +330,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
             caption="Cells: the share that is still the most probable token, in percent. Boxed: fewer than unedited,"
             " beyond chance.",
         )  # fmt: skip
-        return Part(
-            "Which tokens of the answer are lost?",
-            rows,
-            (lost,),
-            which_tokens_are_lost(tasks),
-            short="Tokens",
-        )  # fmt: skip
+        return Part("Which tokens of the answer are lost?", rows, (lost,), which_tokens_are_lost(tasks), short="Tokens")
 
 
 def _lines(task: TaskEffects) -> list[ClassLine]:

@@ -87,26 +87,13 @@ def _model(
             kept[place] = _measured(reads, texts[place], edits, study.batch_size, *place)
             cells.write(folder, keys[place], kept[place])
             watcher.answered(1)
-    parts = [
-        summarised(
-            study,
-            chosen.name,
-            choice.name,
-            [kept[choice, item.id] for item in items],
-            edits,
-            drops,
-            tempting=evaluation.tasks[choice].kind == "contrast",
-        ).model_copy(
-            update=by_class(
-                study,
-                evaluation.tasks[choice],
-                [item.group for item in items],
-                [kept[choice, item.id].classes for item in items],
-                edits,
-            )
-        )
-        for choice, items in evaluation.items.items()
-    ]
+    parts = []
+    for choice, items in evaluation.items.items():
+        own, task = [kept[choice, item.id] for item in items], evaluation.tasks[choice]
+        tempting = task.kind == "contrast"
+        effects = summarised(study, chosen.name, choice.name, own, edits, drops, tempting=tempting)
+        classes = by_class(study, task, [item.group for item in items], [each.classes for each in own], edits)
+        parts.append(effects.model_copy(update=classes))
     return parts, len(missing)
 
 

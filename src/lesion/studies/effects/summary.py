@@ -393,9 +393,7 @@ class Drops:
     """The answers of a layer study.
 
     Attributes:
-        folder: of the study, as typed.
         fingerprints: of its models, by name.
-        answers: as `Store.answers` gives them.
         items: by model and canonical task, the ids of the items that the baseline answered.
     """
 

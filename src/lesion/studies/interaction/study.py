@@ -92,10 +92,7 @@ class InteractionStudy(Questions):
         identity=NOT_IN_IDENTITY,
     )
     permutations: Count = option(
-        20,
-        help="With shapley: number of orders that are drawn.",
-        panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
+        20, help="With shapley: number of orders that are drawn.", panel=STATISTICS, identity=NOT_IN_IDENTITY
     )
 
     @model_validator(mode="after")

@@ -40,7 +40,6 @@ class PlannedSets:
     """The sets of every design, each with its places in ascending order.
 
     Attributes:
-        places: all of them.
         pairs, windows: the sets that are compared with their members alone.
         orders: of removal: first that of the study, then random ones; none without `cumulative`, or not known yet.
         permutations: of the Shapley values; every: whether they are all that there are.
@@ -77,14 +76,10 @@ def planned(study: InteractionStudy, places: Sequence[str], order: Sequence[str]
     if first and study.order == "least":
         first = list(reversed(first))
     numbers = range(len(places))
-    permutations, every = (
-        orders_of(numbers, study.permutations, study.seed) if "shapley" in study.design else ([], False)
-    )
-    random = (
-        other_orders([places.index(place) for place in first], study.random_orders, study.seed)
-        if cumulative and first
-        else []
-    )
+    shapley = "shapley" in study.design
+    permutations, every = orders_of(numbers, study.permutations, study.seed) if shapley else ([], False)
+    at = [places.index(place) for place in first or ()]
+    random = other_orders(at, study.random_orders, study.seed) if at else []
     named_orders = [[tuple(places[number] for number in each) for each in orders] for orders in (random, permutations)]
     return PlannedSets(
         tuple(places),
@@ -112,13 +107,7 @@ def edit_of(study: InteractionStudy, places: Sequence[str]) -> Edit:
 
 
 class Answers:
-    """What every item has under every set of places removed.
-
-    Args:
-        study: which measure, of which edits.
-        answers: of its model, as `Store.answers` gives them.
-        items: ids by task, in order.
-    """
+    """What every item has under every set of places removed."""
 
     def __init__(self, study: InteractionStudy, answers: pd.DataFrame, items: Mapping[str, Sequence[str]]) -> None:
         self._study, self._answers, self.items = study, answers, items
@@ -162,11 +151,7 @@ class Answers:
 
 
 def summarise(
-    study: InteractionStudy,
-    fingerprint: str,
-    plan: PlannedSets,
-    answers: Answers,
-    guesses: Mapping[str, float],
+    study: InteractionStudy, fingerprint: str, plan: PlannedSets, answers: Answers, guesses: Mapping[str, float]
 ) -> InteractionSummary:
     """All numbers of the study."""
     tasks = tuple(

@@ -63,11 +63,7 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
 
 
 def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] | None = None) -> EvaluationResult:
-    """Evaluate edits on one model, each beside its matched random controls.
-
-    Args:
-        files: of the edits, where they are read already.
-    """
+    """Evaluate edits on one model, each beside its matched random controls."""
     folder = run.folder
     given = [_read(text) for text in study.edits] if files is None else files
     by_task = {canonical(choice.name): choice.name for choice in study.tasks}
@@ -127,19 +123,6 @@ def evaluate(
     notes: Sequence[str] = (),
 ) -> tuple[Evaluation, int, int]:
     """Evaluate the baseline and every edit on the same items; a folder of the same questions takes further edits.
-
-    Args:
-        questions: the tasks, and how they are put.
-        chosen: the model, as the study names it.
-        model: the model itself.
-        planned: the edits.
-        run: into its folder.
-        skill: which of the tasks is the skill.
-        validation: the share of items on which an edit is chosen; None: none is chosen.
-        notes: what else a reader should know.
-
-    Returns:
-        The numbers; how many answers were given now, and of how many.
 
     Raises:
         UsageError: a task does not exist.

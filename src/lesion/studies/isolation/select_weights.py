@@ -64,12 +64,7 @@ class SuperWeights:
 def find_super_weights(
     model: Model, texts: Mapping[str, Calibration], number: int, observed: Model | None = None
 ) -> SuperWeights:
-    """The weights of down projections with the largest products with their input.
-
-    Args:
-        texts: by data set; the first `TEXTS` of each are read.
-        observed: the model whose activations are read, where that is another: its quantised form.
-    """
+    """The weights of down projections with the largest products with their input, in the first `TEXTS` of each task."""
     read = [text for drawn in texts.values() for text in drawn.texts[:TEXTS]]
     peaks = observe_peaks(observed or model, read)
     searched = {int(address.partition(".")[0]) for address in peaks}
@@ -122,16 +117,7 @@ def isolate(
 ) -> Isolated:
     """Make the selections of a study into a folder: its statistics, one `.edit` file per selection, and the numbers.
 
-    Args:
-        study: which selections.
-        model: whose weights are selected.
-        folder: of the study.
-        watcher: who is told how it goes.
-        texts: by data set, tokenised for the observed model.
-        observed: the model whose activations are read, where that is another: its quantised form.
-
-    Raises:
-        LesionError: every selection is empty or everything, or the folder cannot be written.
+    `observed` is the model whose activations are read, where it is another: its quantised form.
     """
     folder.mkdir(parents=True, exist_ok=True)
     reader = observed or model

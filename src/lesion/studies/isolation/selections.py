@@ -27,7 +27,7 @@ from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.selection import Count, Selection
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
-from lesion.errors import LesionError, UsageError, nearest
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.report import wording
@@ -189,8 +189,6 @@ class Made:
 
 def selections(method: str, keeps: Iterable[float], skill: ByDraw, controls: Sequence[ByDraw]) -> list[Made]:
     """One selection per share in (0, 1] and draw; of magnitude, which sees no data, one per share."""
-    if method not in METHODS:
-        raise UsageError(f"There is no method '{method}'{nearest(method, METHODS)}; there are {', '.join(METHODS)}.")
     draws = list(skill) if method != "magnitude" else list(skill)[:1]
     return [
         Made(method, keep, *draw, METHODS[method](skill[draw], [control[draw] for control in controls], keep))
@@ -285,7 +283,4 @@ def method_of(selection: Selection) -> tuple[str, float | None]:
     name = "wanda-rows" if getattr(selection, "per", "") == "row" else selection.kind
     if name not in METHODS:
         return ("random", None) if name == "random" else ("custom", None)
-    keep = getattr(selection, "keep", None)
-    if keep is None:
-        raise UsageError(f"The selection {selection.label} has no share.")
-    return name, float(keep)
+    return name, float(getattr(selection, "keep", math.nan))

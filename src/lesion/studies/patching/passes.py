@@ -45,7 +45,6 @@ class Pair:
 
     Attributes:
         item: id of the item; partner: of the corrupted one.
-        clean, corrupted: token ids.
         right: first token of what is right after the clean prompt; tempting: of what is right after the corrupted one.
         texts: the two questions; answers: the two right texts.
     """

@@ -48,8 +48,9 @@ def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
     for task in tasks:
         about = subject(task, tasks)
         if not task.told:
-            few = f"only {WHOLE_SHARE.text(task.clean_right)} of the clean runs prefer the right token"
-            why = few if task.clean_right <= HALF else "the corruption is not shown to change the logit difference"
+            why = "the corruption is not shown to change the logit difference"
+            if task.clean_right <= HALF:
+                why = f"only {WHOLE_SHARE.text(task.clean_right)} of the clean runs prefer the right token"
             yield Claim((f"Where the answer is carried cannot be told: {why}.",), (task,), about)
             continue
         end = (task.blocks - 1, "last")  # from there the answer itself is read
