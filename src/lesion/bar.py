@@ -204,7 +204,6 @@ def watching(watcher: Watcher | None, progress: bool | None) -> Iterator[Watcher
     """Who is told how a run goes.
 
     Args:
-        watcher: somebody who is told in any case.
         progress: True shows a bar, False nothing, notes neither; None: a bar in a notebook and on a terminal, nothing
             where standard error is a file or a pipe.
     """

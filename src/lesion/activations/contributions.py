@@ -206,12 +206,7 @@ class _Collector:
     """
 
     def __init__(
-        self,
-        model: Model,
-        lengths: list[int],
-        sampled: Sequence[int],
-        reach: int,
-        units: Set[ReplacedUnit],
+        self, model: Model, lengths: list[int], sampled: Sequence[int], reach: int, units: Set[ReplacedUnit]
     ) -> None:
         self.model, self.lengths = model, lengths
         self.starts = torch.tensor([0, *lengths]).cumsum(0)

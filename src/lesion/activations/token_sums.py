@@ -107,10 +107,7 @@ def counts_at_once(values: Float[Tensor, "rows width in"], batch: Batch) -> Floa
 
 
 def _by_row(
-    values: Float[Tensor, "rows width in"],
-    batch: Batch,
-    dtype: torch.dtype,
-    fill: Callable[[Tensor, Tensor], Tensor],
+    values: Float[Tensor, "rows width in"], batch: Batch, dtype: torch.dtype, fill: Callable[[Tensor, Tensor], Tensor]
 ) -> Float[Tensor, "rows in"]:
     """Sums over tokens of what `fill` makes, in one piece of memory that is used again; padding is not touched."""
     rows, width, size = values.shape

@@ -37,12 +37,7 @@ def show(
     from lesion.models.load import load
 
     loaded = load(
-        model,
-        revision=revision,
-        dtype=dtype,
-        device=device,
-        device_map=device_map,
-        trust_remote_code=trust_remote_code,
+        model, revision=revision, dtype=dtype, device=device, device_map=device_map, trust_remote_code=trust_remote_code
     )
     Terminal().print(describe(loaded))
 

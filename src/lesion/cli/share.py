@@ -23,8 +23,7 @@ def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a finished study, or a model of `apply`.")],
     repository: Repository,
     with_texts: Annotated[
-        bool,
-        typer.Option("--with-texts", help="Send questions and answers too; without them nobody can go on."),
+        bool, typer.Option("--with-texts", help="Send questions and answers too; without them nobody can go on.")
     ] = False,
     public: Annotated[bool, typer.Option("--public/--private", help="Who sees a new repository.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and stop.")] = False,

@@ -27,8 +27,7 @@ _GPU = re.compile(r"One GPU with ([0-9]+ GB) or more")
 
 def run_study(
     study: Annotated[
-        str | None,
-        typer.Argument(metavar="[STUDY.toml|NAME]", help="A study file, or the name of a study of --list."),
+        str | None, typer.Argument(metavar="[STUDY.toml|NAME]", help="A study file, or the name of a study of --list.")
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the studies shipped with the package.")] = False,
     showing: Annotated[bool, typer.Option("--show", help="Print the study file instead of running it.")] = False,
@@ -83,8 +82,7 @@ def _print(text: str) -> None:
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")],
-    every: Every = False,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")], every: Every = False
 ) -> None:
     """Regenerate report.html from an output folder."""
     from lesion.core.preflight import refuse_no_folder

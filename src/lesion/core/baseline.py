@@ -29,15 +29,9 @@ def baseline_first(
     """Have the unedited model answer, and stop where nothing could be shown on any task.
 
     Args:
-        evaluation: of the study.
-        chosen: the model, as the study names it.
-        model: the model itself.
         tests: cells of the largest family of a task, among which a loss is tested; None where a gain counts too, so
             that nothing can be shown only where no answer is right.
         anyway: only note it.
-
-    Raises:
-        NothingToShow: no task can show anything; what to change is said.
     """
     if evaluation.run.dry:
         return  # what a run costs is known from a few items, with or without an edit
@@ -69,11 +63,7 @@ def hopeless(evaluation: Evaluation, chosen: ModelChoice, tests: int | None) -> 
 
 
 def stop(evaluation: Evaluation, chosen: ModelChoice, model: Model, reasons: Mapping[TaskChoice, str]) -> None:
-    """Show three answers to each task, try the other prompt style, and stop.
-
-    Raises:
-        NothingToShow: always.
-    """
+    """Show three answers to each task, try the other prompt style, and stop."""
     study, lines = evaluation.study, []
     for choice, reason in reasons.items():
         task, items = evaluation.tasks[choice], evaluation.items_of(choice)[:ASKED]

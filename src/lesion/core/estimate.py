@@ -214,11 +214,7 @@ class Estimating:
         self.inner.begin(model, total, stored, what)
 
     def answered(self, count: int) -> None:
-        """So many more are done; the estimate is said when the first few are.
-
-        Raises:
-            DryRun: nothing more is to be done.
-        """
+        """So many more are done; the estimate is said when the first few are."""
         self.inner.answered(count)
         before, self._done = self._done, self._done + count
         if not before:  # what is made ready before the first one is done only once
@@ -240,11 +236,7 @@ class Estimating:
             self.inner.expect(math.inf)
 
     def say(self, estimate: Estimate) -> None:
-        """Say what is left, unless it is little more than what was said before.
-
-        Raises:
-            DryRun: nothing more is to be done.
-        """
+        """Say what is left, unless it is little more than what was said before."""
         if isinstance(self.inner, Expecting):
             self.inner.expect(estimate.now)
         if not self._said or estimate.seconds > SOON:

@@ -27,15 +27,7 @@ ROUNDING, COARSE_ROUNDING = 10, 2
 
 
 def prove(folder: Path, name: str, engine: Engine, model: Model, prompt: Sequence[int], edits: Sequence[Edit]) -> None:
-    """Prove of edits that they act while a model decodes, as far as it has not been done in the folder of the study.
-
-    Args:
-        name: of the model in the folder.
-        prompt: whose answer is decoded.
-
-    Raises:
-        LesionError: in float32, what is decoded under an edit is not what is read under it.
-    """
+    """Prove of edits that they act while a model decodes, as far as it has not been done in the folder of the study."""
     known = Proofs.of(folder) or Proofs(models={})
     proofs = dict(known.models.get(name, {}))
     done = {str(BASELINE), *(text for text, proof in proofs.items() if proof.state != "lost")}

@@ -179,22 +179,7 @@ def examine(
     chance: float,
     watcher: Watcher | None = None,
 ) -> CheckedTask:
-    """A task as a model is asked it, with what the other prompt style makes of the same questions.
-
-    Args:
-        study: how it is asked and decoded.
-        chosen: the model, as the study names it.
-        model: the model itself.
-        engine: of the model.
-        choice: the task, as the study names it.
-        task: the task itself.
-        items: the questions.
-        chance: the accuracy of guessing.
-        watcher: is told what is odd about the prompts, and how many answers have come.
-
-    Raises:
-        LesionError: a prompt does not fit.
-    """
+    """A task as a model is asked it, with what the other prompt style makes of the same questions."""
     watcher = watcher or Silent()
     evaluated = _ask(study, chosen, model, engine, choice, task, items, watcher)
     for note in prompt_notes(model, evaluated.cells):

@@ -53,7 +53,6 @@ class Run:
     Attributes:
         folder: of the study; made when absent.
         kind: of study, as the folder is noted.
-        watcher: is told how it goes.
         make_engine: the engine for a model and a batch size.
         loaded: models that are loaded already, by the name that the study gives them.
         dry: whether it only says what it would cost.

@@ -12,29 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lesion.bounds import excess
 from lesion.core import fields
-from lesion.core.options import (
-    DECODING,
-    EXTENDABLE,
-    NOT_IN_IDENTITY,
-    flat,
-    key,
-    keys,
-    nested,
-    option,
-    unordered_lists,
-)
+from lesion.core.options import DECODING, EXTENDABLE, NOT_IN_IDENTITY, flat, key, keys, nested, option, unordered_lists
 from lesion.core.toml import Lines, dump, explain
 from lesion.errors import UsageError, nearest
 from lesion.files import STUDY_BYTES, existing, named, parse_toml, read_text
@@ -174,12 +156,7 @@ class StudyFile(Table):
 
     @classmethod
     def parse(cls: type[S], text: str, origin: str = "This study") -> S:
-        """A study from TOML text; the inverse of `to_toml`.
-
-        Args:
-            text: the TOML.
-            origin: the file's name, for messages.
-        """
+        """A study from TOML text; the inverse of `to_toml`."""
         return cls._validated(parse_toml(text, origin), origin, text)
 
     @classmethod

@@ -198,12 +198,7 @@ def to_json(edit: Edit) -> dict[str, object]:
         drawn = {"draw": edit.draw} if edit.side == "random" else {}
         return {"truncate": edit.address, "keep": edit.keep, "side": edit.side, **drawn}
     if isinstance(edit, Replace):
-        return {
-            "replace": edit.address,
-            "kind": edit.kind,
-            "draw": edit.draw,
-            "reference": edit.reference.digest,
-        }
+        return {"replace": edit.address, "kind": edit.kind, "draw": edit.draw, "reference": edit.reference.digest}
     return {"scale": edit.address, "factor": edit.factor}
 
 

@@ -41,10 +41,6 @@ def positions_of(
 
     They are `position_ids` where given; else the last ones of the text, where its length is known; else counted over
     what the mask of the tokens shows, else from the length of the cache on. None where the pass has no tokens.
-
-    Raises:
-        LesionError: one token follows on a state that does not say how many came before, or the pass has more tokens
-            than the text.
     """
     inputs = (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args[:1])
     tokens = next((tensor for tensor in inputs if isinstance(tensor, Tensor)), None)

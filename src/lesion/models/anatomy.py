@@ -58,10 +58,7 @@ def _reason(name: str, parameter: nn.Parameter, network: PreTrainedModel, held: 
 
 
 def uncovered(
-    network: PreTrainedModel,
-    matrices: Iterable[Matrix],
-    blocks: Iterable[nn.Module],
-    reasons: Mapping[str, str],
+    network: PreTrainedModel, matrices: Iterable[Matrix], blocks: Iterable[nn.Module], reasons: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
     """(name, reason) for every parameter that holds none of the matrices, in the order of the network, tied names once.
 

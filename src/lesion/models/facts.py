@@ -20,10 +20,7 @@ def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
     architecture = type(model.network).__name__
     context = f"{model.context:,} tokens" if model.context < NO_LIMIT else "no stated limit"
     return (
-        (
-            "architecture",
-            f"{architecture}, family {anatomy.family}" if anatomy.known else f"{architecture}, unknown",
-        ),
+        ("architecture", f"{architecture}, family {anatomy.family}" if anatomy.known else f"{architecture}, unknown"),
         ("blocks", f"{len(anatomy.blocks)} (0 to {len(anatomy.blocks) - 1})"),
         ("heads a block", _heads(model)),
         ("MLP a block", _mlps(model)),

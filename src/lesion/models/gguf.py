@@ -47,10 +47,8 @@ class Header:
     """What a GGUF file says of itself.
 
     Attributes:
-        path: the file.
         architecture: as llama.cpp names it: `llama`, `qwen2`.
         metadata: numbers and texts by key, and lists of numbers as long as one for every block may be.
-        tensors: in the order of the file.
     """
 
     path: Path

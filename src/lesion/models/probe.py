@@ -176,7 +176,6 @@ class _Attention(TorchFunctionMode):
     its last column) with the values.
 
     Args:
-        rows: of the batch.
         silent: by block, which heads give no numbers in which row.
     """
 

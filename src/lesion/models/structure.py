@@ -102,7 +102,6 @@ class _Found:
         tails: paths of the modules whose outputs, added up, are what it adds to the stream.
         factors: by what the block multiplies each of these before it adds them.
         owners: of each tail, the module of the block in which it lies or after which it comes.
-        width: of the stream.
         normed: whether norms of the block stand in the stream itself.
     """
 

@@ -50,11 +50,7 @@ NARROW = 10
 """A map of more columns needs more than a third of the page."""
 LINE = 26
 """Characters of a line of a row's name."""
-HUES = {
-    "loss": (theme.LOSS, theme.GAIN),
-    "gain": (theme.GAIN, theme.LOSS),
-    "share": (theme.SHARE, theme.LOSS),
-}
+HUES = {"loss": (theme.LOSS, theme.GAIN), "gain": (theme.GAIN, theme.LOSS), "share": (theme.SHARE, theme.LOSS)}
 """Colours of numbers above and below 0 in a map."""
 HALF = 0.42
 """Half the width of a bar, in places."""

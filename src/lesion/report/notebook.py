@@ -22,12 +22,7 @@ MOST_ROWS, MOST_COLUMNS, MOST_PANELS, MOST_SENTENCES, MOST_NOTES = 12, 10, 2, 3,
 
 
 def result(
-    title: str,
-    findings: Sequence[str],
-    table: Table,
-    figure: Figure | None,
-    report: str,
-    notes: Sequence[str] = (),
+    title: str, findings: Sequence[str], table: Table, figure: Figure | None, report: str, notes: Sequence[str] = ()
 ) -> str:
     """A result: its first findings with the notes that limit them, the first rows of its table and its first chart.
 

@@ -327,11 +327,7 @@ def heat(
     widest = min(MOST_WIDE, max(widths, default=0))
     label = max((len(line) for row in rows for line in str(row).split("\n")), default=0)
     least = min(MOST_WIDE, widest + round(min(170, LETTER * label)) + 18)
-    cells = frame.assign(
-        size=values.abs(),
-        ink=[_ink(value / full, colours) for value in values],
-        room=widths,
-    )
+    cells = frame.assign(size=values.abs(), ink=[_ink(value / full, colours) for value in values], room=widths)
     base = alt.Chart()
     known = base.transform_filter("isValid(datum.value)")
     scale = alt.Scale(domain=[0, full], range=[0, 1], clamp=True)

@@ -42,11 +42,7 @@ _NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII
 
 @contextmanager
 def writing(folder: Path, kind: str, *, figures: bool = True) -> Iterator[Path]:
-    """The folder with its `figures`, made if they are not there; what goes wrong within becomes a LesionError.
-
-    Args:
-        folder: of the report; what killed processes left unfinished in it is removed.
-    """
+    """The folder with its `figures`, made if they are not there; what goes wrong within becomes a LesionError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         own(folder, kind, adopt=True)

@@ -13,9 +13,7 @@ _PIECE = 1 << 21
 
 
 def normalised_mutual_information(
-    a: Shaped[np.ndarray, " tokens"],
-    b: Shaped[np.ndarray, " tokens"],
-    normalisation: str = "arithmetic",
+    a: Shaped[np.ndarray, " tokens"], b: Shaped[np.ndarray, " tokens"], normalisation: str = "arithmetic"
 ) -> float:
     """Mutual information of two labellings over a mean of their entropies: 1 where they are the same, 0 if unrelated.
 

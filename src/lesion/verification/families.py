@@ -48,7 +48,7 @@ _KINDS = {
 }
 """By what `verified` compares, the column in which it stands."""
 _STUDIES: dict[str, Callable[[Model, studies.Texts], str]] = {
-    **{"drift": studies.drift, "isolate": studies.isolate, "effects": studies.effects, "patch": studies.patch},
+    **{"drift": studies.drift, "isolate": studies.isolate, "effects": studies.effects, "patch": studies.patch}
 }
 COLUMNS = ("show", *dict.fromkeys(_KINDS.values()), *_STUDIES, "GGUF")
 VLLM = {"baseline": "vLLM", **{column: f"vLLM {column}" for column in ("block", "branch", "head")}}
@@ -80,27 +80,19 @@ class Family(Value):
 
 
 def families(
-    out: Path,
-    watcher: Watcher,
-    types: Sequence[str] = zoo.NAMES,
-    limit: float = LIMIT,
-    engine: str = "transformers",
+    out: Path, watcher: Watcher, types: Sequence[str] = zoo.NAMES, limit: float = LIMIT, engine: str = "transformers"
 ) -> tuple[Family, ...]:
     """Verify types of decoder and write a table of them.
 
     Args:
         out: the table, in Markdown; beside it stands a file of a JSON line for each type and engine, from which a later
             call goes on, with the same engine or another.
-        watcher: who is told how it goes.
         types: of configurations of transformers; vLLM is tried with those that it has.
         limit: seconds that a type may take.
         engine: `transformers` or `vllm`, which has columns of its own.
 
     Returns:
         All types in the file, with the columns of both engines.
-
-    Raises:
-        LesionError: a file cannot be written, or vLLM is not installed.
     """
     lines = out.with_suffix(".jsonl")
     libraries = versions(engine)

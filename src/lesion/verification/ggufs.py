@@ -61,12 +61,6 @@ def write(
     """Write a network as a GGUF file in float32, with what llama.cpp states of it.
 
     Tensors for which the architecture has no name are left out.
-
-    Args:
-        path: the file.
-        network: what is written.
-        architecture: as llama.cpp names it.
-        metadata: further keys of the architecture.
     """
     config = network.config.get_text_config()
     writer = GGUFWriter(str(path), architecture)

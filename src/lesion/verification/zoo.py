@@ -63,7 +63,7 @@ _MAMBA, _MAMBA2 = ["mamba", "attention"] * 2, ["mamba", "hybrid"] * 2
 _MORE: dict[str, dict[str, Any]] = {
     "axk1 axk2 deepseek_v2 longcat_flash minicpm3 youtu bailing_hybrid": {"num_key_value_heads": 4},
     "deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa": {
-        **{"num_key_value_heads": 4, "topk_method": "noaux_tc", "first_k_dense_replace": 1},
+        **{"num_key_value_heads": 4, "topk_method": "noaux_tc", "first_k_dense_replace": 1}
     },
     "afmoe": {"score_func": "sigmoid", "route_norm": True},
     "bamba": {"attn_layer_indices": [1, 3]},
@@ -126,7 +126,6 @@ def made(kind: str, wide: bool = False) -> PreTrainedModel:
     """The tiny network of a model type: seeded weights so large that logits are far from uniform, in eval mode.
 
     Args:
-        kind: the type.
         wide: with sizes that vLLM takes.
     """
     config = config_of(kind, wide)

@@ -14,27 +14,14 @@ from typing import Any
 from lesion.arguments import validated
 from lesion.edits.edit import BASELINE, Edit, EditLike, ScaleAttention, ScaleMlp, as_edit, number, parts
 from lesion.edits.files import card
-from lesion.edits.files.checkpoint import (
-    config_of,
-    local_config,
-    refuse_full,
-    refuse_quantised,
-    resolve,
-)
+from lesion.edits.files.checkpoint import config_of, local_config, refuse_full, refuse_quantised, resolve
 from lesion.edits.files.folder import base_card, copied, copy_others, emerging, note_made, refuse_occupied
 from lesion.edits.files.layout import skeleton as network_of
 from lesion.edits.files.layout import tensors_of
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
 from lesion.models.anatomy import Anatomy
-from lesion.models.order import (
-    Order,
-    arranged,
-    order_text,
-    parse_order,
-    runs,
-    settings_of,
-)
+from lesion.models.order import Order, arranged, order_text, parse_order, runs, settings_of
 from lesion.models.reordered import path_of, refuse_other_functions
 from lesion.models.source import BUNDLED
 from lesion.models.stored import Checkpoint, Entry, inside, survey

@@ -126,11 +126,7 @@ class Inputs:
         sums = {name: self.sums[name] + other.sums[name] for name in self.sums}
         provenance = (*self.provenance, *other.provenance)
         return replace(
-            self,
-            sums=sums,
-            texts=self.texts + other.texts,
-            tokens=self.tokens + other.tokens,
-            provenance=provenance,
+            self, sums=sums, texts=self.texts + other.texts, tokens=self.tokens + other.tokens, provenance=provenance
         )
 
     @cached_property

@@ -113,7 +113,6 @@ class Columns(Selection):
     """All weights of some neighbouring columns (inputs) of one matrix, whatever their values.
 
     Args:
-        address: of the matrix: `23.attention.o`.
         start, stop: the first column and the one after the last, counted from 0.
     """
 

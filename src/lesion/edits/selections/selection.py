@@ -78,11 +78,7 @@ class Selection(ABC):
 
     @abstractmethod
     def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
-        """Which entries of the matrix at an address are selected, given its values; on the device of the weight.
-
-        Raises:
-            LesionError: the matrix does not have the shape for which the selection was made.
-        """
+        """Which entries of the matrix at an address are selected, given its values; on the device of the weight."""
 
     @validated
     def fixed(self, model: Model) -> Selection:

@@ -27,13 +27,8 @@ class Order:
     """The engine that a worker is to open.
 
     Attributes:
-        engine: `transformers` or `vllm`.
         source, revision, dtype, trust_remote_code: as `lesion.models.load.Origin`.
-        name: of the model, as typed.
         fingerprint, spelling: that the loaded model must have.
-        batch_size: rows at once, or `auto`.
-        gpus: that the worker has.
-        threads: of the processor that it may use.
         sharers: workers that share the memory of its machine.
     """
 

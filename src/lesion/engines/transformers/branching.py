@@ -32,10 +32,7 @@ class Origins:
 
 @contextmanager
 def with_branches(
-    model: Model,
-    origins: Origins,
-    rows_at: Sequence[int],
-    chosen: tuple[Tensor, Tensor] | None = None,
+    model: Model, origins: Origins, rows_at: Sequence[int], chosen: tuple[Tensor, Tensor] | None = None
 ) -> Iterator[None]:
     """While inside, each block runs on the first `rows_at[l]` rows; new ones start as copies of their prompt's row.
 

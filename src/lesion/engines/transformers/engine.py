@@ -102,10 +102,7 @@ class TransformersEngine:
         }
         worth, first = (WORTH_ON_CPU, FIRST_ON_CPU) if self.model.device.type == "cpu" else (WORTH, None)
         drafts = Drafts(table.blocks, worth, first, self._answered)
-        with (
-            held(self.model, "answers to requests", edits=True, calls=True) as hold,
-            hung(self.model, hold) as gates,
-        ):
+        with held(self.model, "answers to requests", edits=True, calls=True) as hold, hung(self.model, hold) as gates:
             for (weights, truncations), group in groups.items():
                 with written(self.model, weights, truncations):
                     for part in self._that_fit(group, truncated):

@@ -81,11 +81,7 @@ class Growth:
 
 @contextmanager
 def growing(model: Model, growth: Growth, then: Callable[[], None]) -> Iterator[None]:
-    """Inside, the first pass grows so, given its rows in the order of `growth`; `then` is called at its end.
-
-    Raises:
-        LesionError: during that pass, where blocks do not follow each other as they are listed.
-    """
+    """Inside, the first pass grows so, given its rows in the order of `growth`; `then` is called at its end."""
     came = [len(growth.rows)]
     handed: list[Any] = []
 

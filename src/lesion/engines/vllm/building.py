@@ -95,12 +95,7 @@ class Running:
 
 
 def start(
-    model: Model,
-    rows: int,
-    *,
-    tensor_parallel: int,
-    in_process: bool | None,
-    settings: Mapping[str, object],
+    model: Model, rows: int, *, tensor_parallel: int, in_process: bool | None, settings: Mapping[str, object]
 ) -> Running:
     """Start vLLM with the weights of a model, which it loads from where it came from or from a temporary copy.
 
@@ -134,13 +129,7 @@ def start(
                 f"vLLM takes {model.name} from transformers and changes that while it does so; it cannot run in this"
                 " process."
             ) from None
-        return start(
-            model,
-            rows,
-            tensor_parallel=tensor_parallel,
-            in_process=False,
-            settings=settings,
-        )
+        return start(model, rows, tensor_parallel=tensor_parallel, in_process=False, settings=settings)
     except LesionError:
         running.close()
         raise
@@ -204,10 +193,7 @@ def _engine(library: Any, given: Mapping[str, object], here: bool) -> Any:
         # It would put its own code into the classes of transformers, by which the network here is computed.
         raise _ElsewhereError
     return LLMEngine(
-        vllm_config=config,
-        executor_class=Executor.get_class(config),
-        log_stats=False,
-        multiprocess_mode=not here,
+        vllm_config=config, executor_class=Executor.get_class(config), log_stats=False, multiprocess_mode=not here
     )
 
 

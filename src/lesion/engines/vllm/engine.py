@@ -12,15 +12,7 @@ import torch
 from torch import Tensor
 
 from lesion.edits.apply import applied
-from lesion.edits.edit import (
-    BASELINE,
-    Compose,
-    Edit,
-    of_places,
-    of_replacements,
-    of_spectra,
-    of_weights,
-)
+from lesion.edits.edit import BASELINE, Compose, Edit, of_places, of_replacements, of_spectra, of_weights
 from lesion.edits.table import Written, factors, unit_factors
 from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
@@ -85,11 +77,7 @@ class VllmEngine:
         self.description = "vLLM"
         self._busy = False
         self._running = start(
-            model,
-            self.batch_size,
-            tensor_parallel=tensor_parallel,
-            in_process=in_process,
-            settings=settings or {},
+            model, self.batch_size, tensor_parallel=tensor_parallel, in_process=in_process, settings=settings or {}
         )
         self.jobs = Jobs(self._running, self.batch_size, self._ends)
         try:

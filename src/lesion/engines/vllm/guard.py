@@ -33,9 +33,6 @@ def control_of(model: Model, kind: Kind) -> Edit:
 
     Every block, attention or MLP is multiplied by a factor of its own, or every unit of the first and the last block
     that have any; of weights, matrices that write to the stream are zeroed, in one block and not those of experts.
-
-    Raises:
-        LesionError: no block has weights that could be edited.
     """
     blocks = model.anatomy.blocks
     if kind == "weights":

@@ -25,8 +25,6 @@ class Wish:
     """What a request wants of a worker, as it travels in `extra_args`.
 
     Attributes:
-        number: of the request.
-        column: of its edit.
         prompt: tokens of its prompt; an answer begins behind them.
         first: the first position whose logits are looked up; they belong to the token after it.
         targets: for `first` and each position after it, the tokens to look up there; empty for answers.

@@ -32,11 +32,7 @@ def early_tasks(
 
 
 def answer_early(
-    evaluation: Evaluation,
-    chosen: ModelChoice,
-    model: Model,
-    cells: Mapping[str, PendingAnswer],
-    limits: Sequence[int],
+    evaluation: Evaluation, chosen: ModelChoice, model: Model, cells: Mapping[str, PendingAnswer], limits: Sequence[int]
 ) -> None:
     """Ask for the answers of chains that are longer than each limit.
 

@@ -44,7 +44,6 @@ class OfFrame:
     """Items of one frame with the reference of its texts.
 
     Attributes:
-        items: their ids.
         own: the place among the texts of `resample` at which an item itself stands; it is not drawn.
     """
 
@@ -107,12 +106,7 @@ class _OfTask:
     """The references of one model and task, read or made and kept."""
 
     def __init__(
-        self,
-        evaluation: Evaluation,
-        chosen: ModelChoice,
-        choice: TaskChoice,
-        task: Task,
-        model: Model,
+        self, evaluation: Evaluation, chosen: ModelChoice, choice: TaskChoice, task: Task, model: Model
     ) -> None:
         self.evaluation, self.task, self.model = evaluation, task, model
         self.seed, self.watcher = evaluation.study.seed, evaluation.run.watcher

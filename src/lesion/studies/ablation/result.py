@@ -346,7 +346,6 @@ class Material:
     """A layer study as its analyses see it.
 
     Attributes:
-        summary: its numbers.
         answers: every answer, as `Store.answers`; empty where they are not at hand.
         items: every item; likewise.
     """

@@ -114,11 +114,7 @@ def refuse_doubled(study: Study) -> None:
 
 
 def screen(
-    evaluation: Evaluation,
-    chosen: ModelChoice,
-    model: Model,
-    edits: Sequence[PlaceEdit],
-    references: References,
+    evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[PlaceEdit], references: References
 ) -> None:
     """Score the gold solutions of tasks that generate, under no edit and under each, and keep them as `gold:TASK`."""
     generating = {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}

@@ -181,11 +181,7 @@ def refuse_many_neurons(anatomy: Anatomy, units: Sequence[Unit], layers: Sequenc
 
 
 def sweep(
-    anatomy: Anatomy,
-    units: Sequence[Unit],
-    layers: Sequence[int],
-    factors: Sequence[float],
-    kinds: Sequence[str] = (),
+    anatomy: Anatomy, units: Sequence[Unit], layers: Sequence[int], factors: Sequence[float], kinds: Sequence[str] = ()
 ) -> list[PlaceEdit]:
     """One edit per unit, factor and layer, in that order, of inner units one each; then the kinds of replacement."""
     for layer in layers:

@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 
 class CheckSummary(Summary):
-    """All that a check found.
-
-    Attributes:
-        chat: whether the model has a chat template.
-    """
+    """All that a check found."""
 
     kind: Literal["check"] = "check"
     study: CheckStudy

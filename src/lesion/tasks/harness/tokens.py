@@ -18,7 +18,6 @@ class Part:
     """One request to a model.
 
     Attributes:
-        prompt: token ids.
         choices: token ids of each continuation that is scored after the prompt; empty where an answer is generated.
         cut: how many tokens were left out at the beginning of the prompt, since it does not fit the context.
     """

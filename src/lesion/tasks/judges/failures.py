@@ -75,13 +75,6 @@ def failure(text: str, finish: Finish, verdict: Verdict, gold: str, language: La
     - *wrong equation*: one of its equations is wrong (`equations`);
     - *no equation*: it has none;
     - *wrong plan*: all its equations are right.
-
-    Args:
-        text: the answer.
-        finish: how it ended.
-        verdict: what the judge found.
-        gold: the right answer.
-        language: of the unedited answers.
     """
     if verdict.correct:
         return None

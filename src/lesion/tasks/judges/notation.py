@@ -157,7 +157,6 @@ class Token:
         spaced: whether white space stands before it.
         place: where it begins in the plain text.
         close: where it ends there.
-        source: as it was typed.
     """
 
     kind: str

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from lesion.tasks.judges.expressions import (
-    Node,
-    Unreadable,
-    close,
-    number,
-    rational,
-    substituted,
-    symbols,
-    value,
-)
+from lesion.tasks.judges.expressions import Node, Unreadable, close, number, rational, substituted, symbols, value
 from lesion.tasks.judges.meanings import (
     BELOW,
     INFINITY,

@@ -23,18 +23,7 @@ from lesion.tasks.judges.expressions import (
     symbols,
     value,
 )
-from lesion.tasks.judges.meanings import (
-    TURNED,
-    Gap,
-    Many,
-    Ratio,
-    Region,
-    Relation,
-    Scalar,
-    Value,
-    Word,
-    as_region,
-)
+from lesion.tasks.judges.meanings import TURNED, Gap, Many, Ratio, Region, Relation, Scalar, Value, Word, as_region
 from lesion.tasks.judges.notation import EXPONENT, WORDS, plain
 from lesion.tasks.judges.regions import same_region, solved, together
 from lesion.tasks.judges.units import size

@@ -17,14 +17,7 @@ from lesion.report.table import Table
 from lesion.report.values import WHOLE_SHARE, Form, Number
 from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation.cell import Cell
-from lesion.studies.ablation.invariance.judged import (
-    claimed,
-    controls,
-    decided,
-    facts,
-    sets_with,
-    with_base,
-)
+from lesion.studies.ablation.invariance.judged import claimed, controls, decided, facts, sets_with, with_base
 from lesion.studies.ablation.invariance.result import RHO, FamilyResult, FamilyTask, Overlap, Pair, Word
 from lesion.studies.ablation.result import Material
 

@@ -269,11 +269,7 @@ def _family(study: Study, family: Family, measured: Mapping[tuple[str, str], Mea
             "models of equal depth only."
         )
     return FamilyResult(
-        **dict(family),
-        notes=notes,
-        tasks=tasks,
-        between_tasks=across,
-        verdict=verdict(family, tasks, across),
+        **dict(family), notes=notes, tasks=tasks, between_tasks=across, verdict=verdict(family, tasks, across)
     )
 
 
