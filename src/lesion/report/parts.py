@@ -142,8 +142,8 @@ class Part:
         if self.table and self.rows is not None and self.rows.records and self.rows.visible:
             table = Table.of(self.rows).in_short(self.names)
             blocks.append(Folded(f"{wording.counted(len(table.frame), 'row')} of numbers", (table,)))
-        # Numbers alone, and folded charts, stand behind everything that is said.
-        alone = (first or not shown) and not claims and all(isinstance(block, Folded) for block in self.own)
+        # What says nothing of its numbers stands behind everything that is said.
+        alone = not claims and all(isinstance(block, Folded) for block in self.own)
         title = IN_DETAIL if first else self.title
         short = title if first else self.short or title
         return Section(short, title, tuple(blocks), within="tables" if alone else "evidence", wide=self.wide)
