@@ -1,8 +1,8 @@
 """The simple way: what a network's own `generate` says to one prompt alone, under hooks or zeros of our own."""
 
-import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 import torch
@@ -57,9 +57,13 @@ def made(kind: str) -> Model:
     return wrap(zoo.made(kind), tiny.tokenizer(), kind)
 
 
+kept = cache(made)
+"""A model of the kind for all tests that leave it as it is, so that its way is tried once."""
+
+
 @pytest.fixture(scope="module", params=TELLING)
 def model(request) -> Model:
-    return made(request.param)
+    return kept(request.param)
 
 
 @contextmanager
@@ -80,6 +84,20 @@ def scaled(model: Model, edit: Edit) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+@contextmanager
+def zeroed(parameters: Iterable[torch.nn.Parameter]) -> Iterator[None]:
+    """Weights that are zero inside the block and what they were behind it."""
+    before = [(parameter, parameter.clone()) for parameter in parameters]
+    assert before
+    try:
+        for parameter, _ in before:
+            parameter.zero_()
+        yield
+    finally:
+        for parameter, values in before:
+            parameter.copy_(values)
 
 
 def greedy(network, prompt: Sequence[int], limit: int = LIMIT) -> tuple[int, ...]:
@@ -114,62 +132,69 @@ def test_a_sweep_says_what_plain_generate_says_to_each_prompt_alone(model):
     [("qwen3_next", 3), ("mamba2", 1), ("lfm2", 3), ("llama4_text", 1), ("jamba", 3), ("rwkv", 1)],
 )
 def test_a_block_times_zero_is_a_block_whose_weights_are_zero(kind, size):
-    model = made(kind)
+    model = kept(kind)
     said = answers(model, requests := sweep((ScaleBlock(1),)), size)
-    network = copy.deepcopy(model.network)
-    for parameter in wrap(network, model.tokenizer, kind).anatomy.blocks[1].module.parameters():
-        parameter.zero_()
-    for request in requests:
-        assert said[request.key].token_ids == greedy(network, request.prompt), request.key
+    with zeroed(model.anatomy.blocks[1].module.parameters()):
+        for request in requests:
+            assert said[request.key].token_ids == greedy(model.network, request.prompt), request.key
 
 
 @pytest.mark.parametrize("kind", ["granitemoehybrid", "qwen3_next", "mamba2", "gemma4_text", "llama4_text"])
 def test_edits_of_all_blocks_in_one_batch_say_what_weights_changed_by_hand_say(kind):
     """Blocks that lend keys go on lending them, so only what ends in the stream is zeroed."""
-    model, ends = made(kind), ("o_proj", "down_proj", "out_proj", "output_linear", "per_layer_projection", ".w2")
+    model, ends = kept(kind), ("o_proj", "down_proj", "out_proj", "output_linear", "per_layer_projection", ".w2")
     blocks = range(len(model.anatomy.blocks))
     scored = [Request(f"{t} {b} c", t, ScaleBlock(b), choices=((7,), (8, 9))) for t in TEXTS for b in blocks]
     said = answers(model, [*(requests := sweep((BASELINE, *map(ScaleBlock, blocks)))), *scored])
     assert way_of(model).kind is Kind.SHARED
-    for request in [*requests, *scored]:
-        network = copy.deepcopy(model.network)
-        if request.edit != BASELINE:
-            block = wrap(network, model.tokenizer, kind).anatomy.blocks[request.edit.layer].module
-            for name, parameter in block.named_parameters():
-                if any(end in name for end in ends):
-                    parameter.zero_()
-        if not request.choices:
-            assert said[request.key].token_ids == greedy(network, request.prompt), request.key
-            continue
-        for choice, score in zip(request.choices, said[request.key].answer.scores, strict=True):
-            ids = torch.tensor([[*request.prompt, *choice[:-1]]])
-            rows = network(input_ids=ids, use_cache=False).logits[0, -len(choice) :].double().log_softmax(-1)
-            assert score == pytest.approx(float(rows[range(len(choice)), list(choice)].sum()), abs=1e-4)
+    for request in requests:
+        if request.edit == BASELINE:
+            assert said[request.key].token_ids == greedy(model.network, request.prompt), request.key
+    for block in model.anatomy.blocks:
+        edit, named = ScaleBlock(block.index), block.module.named_parameters()
+        with zeroed(parameter for name, parameter in named if any(end in name for end in ends)):
+            for request in requests:
+                if request.edit == edit:
+                    assert said[request.key].token_ids == greedy(model.network, request.prompt), request.key
+            for request in scored:
+                if request.edit == edit:
+                    assert said[request.key].answer.scores == pytest.approx(scores(model, request), abs=1e-4)
 
 
-@pytest.mark.parametrize("choices", [(), ((7,), (8,))])
+def scores(model: Model, request: Request) -> list[float]:
+    """Log-probabilities of choices, each by a plain pass of its own."""
+    summed = []
+    for choice in request.choices or ((7,), (8,)):
+        ids = torch.tensor([[*request.prompt, *choice[:-1]]])
+        rows = model.network(input_ids=ids, use_cache=False).logits[0, -len(choice) :].double().log_softmax(-1)
+        summed.append(float(rows[range(len(choice)), list(choice)].sum()))
+    return summed
+
+
 @pytest.mark.parametrize(("kind", "shares"), [("qwen3_next", True), ("gemma4_text", True), ("minimax", False)])
-def test_blocks_below_an_edit_run_once_for_each_prompt(kind, shares, choices):
+def test_blocks_below_an_edit_run_once_for_each_prompt(kind, shares):
     model = made(kind)
     way_of(model)
-    came = []
+    came: list[int] = []
     for block in model.anatomy.blocks:
         block.module.register_forward_hook(
             lambda module, args, output: came.append(len(output if isinstance(output, torch.Tensor) else output[0]))
         )
     edits = (BASELINE, *(ScaleBlock(block, 0.5) for block in range(4)), ScaleBlock(2, 0.1))
-    engine = TransformersEngine(model, 12)
-    requests = [Request(f"{t} {e}", t, e, Decoding(2), choices) for t in TEXTS[:2] for e in edits]
-    assert len(list(engine.answer(requests))) == 12
-    assert came[:4] == ([4, 6, 10, 12] if shares else [12] * 4)
-    assert engine.work.prompt == (13 * 8 if shares else 13 * 12)
-    assert came[4:] == ([] if choices else [12] * 4)
+    for choices in ((), ((7,), (8,))):
+        came.clear()
+        engine = TransformersEngine(model, 12)
+        requests = [Request(f"{t} {e}", t, e, Decoding(2), choices) for t in TEXTS[:2] for e in edits]
+        assert len(list(engine.answer(requests))) == 12
+        assert came[:4] == ([4, 6, 10, 12] if shares else [12] * 4)
+        assert engine.work.prompt == (13 * 8 if shares else 13 * 12)
+        assert came[4:] == ([] if choices else [12] * 4)
 
 
 @pytest.mark.parametrize("kind", ["gemma4_text", "bamba"])
 def test_rows_of_one_prompt_share_it_under_any_edits_and_under_none(kind):
     """Without a baseline, an edit twice, parts of blocks, the head, a replacement: each row says what it says alone."""
-    model = made(kind)
+    model = kept(kind)
     edits = ["2×0", "2×0", "3.attention×0.5", "3.mlp×0", "0.mlp.neuron.3×0", "1.attention.k×0.5"]
     edits += ["1.attention.head.1×0", Truncate("1.mlp.up", 0.5), Replace("1", "position", some_reference(model))]
     if model.anatomy.head is not None:
@@ -186,7 +211,7 @@ def test_rows_of_one_prompt_share_it_under_any_edits_and_under_none(kind):
 @pytest.mark.parametrize("kind", ["gemma4_text", "llama4_text", "zaya"])
 @pytest.mark.parametrize("length", [4, 8])  # as many as heads, as rows
 def test_what_has_as_many_entries_as_there_are_rows_is_not_taken_for_rows(kind, length):
-    model = made(kind)
+    model = kept(kind)
     edits = (BASELINE, *(ScaleBlock(block % 4, 0.1 * block) for block in range(1, 8)))
     requests = [Request(str(e), TEXTS[0][:length], e, Decoding(LIMIT)) for e in edits[: max(length, 4)]]
     together = answers(model, requests)
@@ -209,7 +234,7 @@ def test_rows_that_would_start_from_another_prompt_are_seen_in_the_trial(at, mon
 @pytest.mark.parametrize("kind", ["qwen3_next", "mamba2", "rwkv", "falcon_mamba"])
 @torch.inference_mode()
 def test_what_replaces_a_block_at_a_decoded_token_is_what_it_is_in_the_whole_text(kind):
-    model = made(kind)
+    model = kept(kind)
     reference = some_reference(model, seed=1)
     edits = [Replace("1", "position", reference), Replace("0", "mean", reference)]
     said = answers(model, requests := sweep(edits))
@@ -232,7 +257,7 @@ def test_what_replaces_a_block_at_a_decoded_token_is_what_it_is_in_the_whole_tex
 
 @torch.inference_mode()
 def test_what_replaces_a_block_of_reformer_is_what_it_is_in_the_whole_text():
-    model = made("reformer")
+    model = kept("reformer")
     reference = some_reference(model, seed=1, width=64)  # of two streams
     for kind in ("mean", "position"):
         (said,) = answers(
@@ -247,7 +272,7 @@ def test_what_replaces_a_block_of_reformer_is_what_it_is_in_the_whole_text():
 
 @pytest.mark.parametrize(("kind", "count"), [("cpmant", 4), ("xlm", 1)])
 def test_positions_in_a_network_that_adds_tokens_of_its_own_are_not_guessed(kind, count):
-    model = made(kind)
+    model = kept(kind)
     edit = Replace("1", "position", some_reference(model))
     with pytest.raises(LesionError, match=f"adds {count} tokens? of its own"):
         answers(model, [Request("", TEXTS[0], edit, Decoding(LIMIT))])
@@ -265,7 +290,7 @@ def test_a_position_that_a_state_does_not_tell_is_not_guessed():
 
 @pytest.mark.parametrize("kind", ["qwen3_next", "recurrent_gemma"])
 def test_after_a_sweep_the_model_says_what_it_said_before(kind):
-    model = made(kind)
+    model = kept(kind)
     before, settings = [greedy(model.network, text) for text in TEXTS], model.network.generation_config
     weights = {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
     answers(model, sweep())
@@ -282,16 +307,12 @@ def test_choices_and_looked_up_tokens_are_scored_as_in_a_pass_of_their_own(model
     scored = answers(model, requests)
     for request in requests:
         with scaled(model, request.edit):
-            for choice, score in zip(request.choices or ((7,), (8,)), scored[request.key].answer.scores, strict=True):
-                ids = torch.tensor([[*request.prompt, *choice[:-1]]])
-                rows = model.network(input_ids=ids, use_cache=False).logits[0, -len(choice) :]
-                expected = rows.double().log_softmax(-1)[range(len(choice)), list(choice)].sum()
-                assert score == pytest.approx(float(expected), abs=1e-4)
+            assert scored[request.key].answer.scores == pytest.approx(scores(model, request), abs=1e-4)
 
 
 def test_hidden_states_of_texts_of_several_lengths_are_those_of_each_alone():
     """Where equal scores decide which tokens are attended to, padding would decide it."""
-    model = made("deepseek_v32")
+    model = kept("deepseek_v32")
     with hidden_states(model, TEXTS) as states:
         for place, text in enumerate(TEXTS):
             streams = model.network(torch.tensor([text]), use_cache=False, output_hidden_states=True).hidden_states
@@ -302,7 +323,7 @@ def test_hidden_states_of_texts_of_several_lengths_are_those_of_each_alone():
 
 @pytest.mark.parametrize(("kind", "before"), [("gemma3n_text", True), ("deepseek_v4", False)])
 def test_the_state_of_a_token_is_all_of_its_streams(kind, before):
-    model = made(kind)
+    model = kept(kind)
     seen = []
     texts = [TEXTS[0][:4], TEXTS[1][:4], TEXTS[0][2:6], TEXTS[1][2:6]]  # as many texts as streams and tokens
     with hidden_states(model, texts) as states:
@@ -317,7 +338,7 @@ def test_the_state_of_a_token_is_all_of_its_streams(kind, before):
 
 @pytest.mark.parametrize("kind", ["qwen3_next", "rwkv", "openai-gpt"])
 def test_drawn_tokens_are_those_of_the_items_own_noise(kind):
-    model = made(kind)
+    model = kept(kind)
     decoding = Decoding(LIMIT, temperature=1.3, seed=5)
     drawn = answers(model, [Request(str(text), text, ScaleBlock(1), decoding) for text in TEXTS])
     settings = torch.tensor([1.3], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64)

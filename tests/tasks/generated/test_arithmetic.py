@@ -57,8 +57,10 @@ def apart(question: str) -> tuple[list[tuple[str, str]], str]:
     return [tuple(text.split(" = ")) for text in solved], last
 
 
-@pytest.mark.parametrize(("member", "form"), list(product(MEMBERS, ("equation", "question"))))
-@pytest.mark.parametrize("digits", [1, 2, 3, 6])
+@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize(
+    ("digits", "form"), [(1, "equation"), (2, "question"), (3, "equation"), (6, "question"), (2, "equation")]
+)
 def test_every_answer_is_right_and_solved_problems_give_none_away(member, form, digits):
     task = find(f"arithmetic:{member}?digits={digits}&form={form}&shots=4")
     assert (task.kind, task.style, task.stop) == ("generate", "raw", ("\n",))
