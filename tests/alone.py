@@ -16,14 +16,9 @@ from lesion.engines.sampling import TIE, noise_key
 from lesion.models.load import Model
 
 EDITS: tuple[Edit, ...] = (
-    BASELINE,
-    ScaleBlock(0),
-    ScaleBlock(1),
-    ScaleBlock(2, 0.5),
-    ScaleAttention(1),
-    ScaleMlp(2, 1.1),
+    BASELINE, ScaleBlock(0), ScaleBlock(1), ScaleBlock(2, 0.5), ScaleAttention(1), ScaleMlp(2, 1.1),
     Compose((ScaleMlp(0, 0.3), ScaleAttention(2))),
-)
+)  # fmt: skip
 
 
 def prompts(count: int, longest: int = 12, seed: int = 0, shortest: int = 1) -> list[tuple[int, ...]]:

@@ -31,10 +31,10 @@ class Outcome:
         return self.err.partition("lesion: ")[2]
 
 
-def lesion(capture, *arguments: object) -> Outcome:
-    """Run `lesion ARGUMENTS` here; `capture` is pytest's capsys."""
+def lesion(capture, *arguments: object, drawn: bool = False) -> Outcome:
+    """Run `lesion ARGUMENTS` here; `capture` is pytest's capsys. Charts are drawn only where a test is about them."""
     capture.readouterr()
-    with coarse_figures(), pytest.MonkeyPatch.context() as patch:
+    with coarse_figures() if drawn else undrawn(), pytest.MonkeyPatch.context() as patch:
         # Altair looks at every part of a chart by its schema; the tests of charts let it.
         patch.setattr("altair.utils.schemapi.DEBUG_MODE", False)
         left = code([str(argument) for argument in arguments])
@@ -65,6 +65,16 @@ def coarse_figures() -> Iterator[None]:
             patch.setattr(drawing, "svg", lambda specified: _svg(json.dumps(specified)))
         if drawing.png_file is _DRAW_FILE:
             patch.setattr(drawing, "png_file", _png)
+        yield
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """Pages whose charts are empty: what these show is what the tests of each study's page look at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
+        patch.setattr(drawing, "svg", lambda specified: "<svg></svg>")
+        patch.setattr(drawing, "png_file", lambda picture: b"")
         yield
 
 

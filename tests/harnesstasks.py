@@ -77,7 +77,7 @@ def write_tasks(folder: Path) -> Path:
         include="gsm8k/gsm8k.yaml",
         num_fewshot=None,
         # As it is packaged, but for the length of answers, which of a damaged model have no end.
-        generation_kwargs={"until": ["Question:", "</s>", "<|im_end|>"], "do_sample": False, "max_gen_toks": 80},
+        generation_kwargs={"until": ["Question:", "</s>", "<|im_end|>"], "do_sample": False, "max_gen_toks": 40},
     )
     write_task(
         folder,

@@ -105,10 +105,7 @@ def compressed(folder: Path) -> Path:
     weights = tensors.QuantizationArgs(num_bits=4, type="int", symmetric=True, strategy="group", group_size=32)
     scheme = tensors.QuantizationScheme(targets=["Linear"], weights=weights)
     config = tensors.QuantizationConfig(
-        config_groups={"group_0": scheme},
-        ignore=["lm_head"],
-        format="pack-quantized",
-        quantization_status="compressed",
+        config_groups={"group_0": scheme}, ignore=["lm_head"], format="pack-quantized", quantization_status="compressed"
     )
     tensors.apply_quantization_config(network, config)
     for part in network.modules():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline import questions, save
+from commandline import questions, save, undrawn
 from lesion.cli.main import code
 from lesion.core.store import Store
 from lesion.errors import LesionError
@@ -31,7 +31,8 @@ def place(tmp_path_factory) -> Path:
 def alone(place) -> Path:
     """The study as one process answers it that is left in peace."""
     out = place / "alone"
-    assert code(command(place, out)) == 0
+    with undrawn():
+        assert code(command(place, out)) == 0
     return out
 
 

@@ -30,28 +30,16 @@ def asked(
 @pytest.mark.parametrize(
     ("given", "hint", "becomes"),
     [
-        (np.int64(3), int, 3),
-        (torch.tensor(3), int, 3),
-        (np.float32(0.5), float, 0.5),
-        (2, float, 2.0),
-        (np.bool_(True), bool, True),
-        (Path("a/b"), str, "a/b"),
-        ("a", Path, Path("a")),
-        ("./a", str | Path, "./a"),
-        ("a", Path | None, Path("a")),
-        (range(3), Sequence[int], [0, 1, 2]),
-        ((n for n in (1, 2)), int | Sequence[int], [1, 2]),
-        (np.array([1, 2]), int | Sequence[int], [1, 2]),
-        (pd.Series([0.5, 1.0]), float | Sequence[float], [0.5, 1.0]),
-        ({"a": 1}.values(), Iterable[int], [1]),
-        ([1, "a"], tuple[int | str, ...], (1, "a")),
-        (None, int | None, None),
-        ("all", int | str, "all"),
-        (np.str_("top"), Literal["top", "bottom"], "top"),
-        ({"items": 3}, str | Mapping[str, int], {"items": 3}),
+        (np.int64(3), int, 3), (torch.tensor(3), int, 3), (np.float32(0.5), float, 0.5), (2, float, 2.0),
+        (np.bool_(True), bool, True), (Path("a/b"), str, "a/b"), ("a", Path, Path("a")), ("./a", str | Path, "./a"),
+        ("a", Path | None, Path("a")), (range(3), Sequence[int], [0, 1, 2]),
+        ((n for n in (1, 2)), int | Sequence[int], [1, 2]), (np.array([1, 2]), int | Sequence[int], [1, 2]),
+        (pd.Series([0.5, 1.0]), float | Sequence[float], [0.5, 1.0]), ({"a": 1}.values(), Iterable[int], [1]),
+        ([1, "a"], tuple[int | str, ...], (1, "a")), (None, int | None, None), ("all", int | str, "all"),
+        (np.str_("top"), Literal["top", "bottom"], "top"), ({"items": 3}, str | Mapping[str, int], {"items": 3}),
         (1, float | int, 1.0),
     ],
-)
+)  # fmt: skip
 def test_what_means_the_same_becomes_it(given, hint, becomes):
     found = argument(given, hint, "here")
     assert found == becomes
@@ -61,34 +49,14 @@ def test_what_means_the_same_becomes_it(given, hint, becomes):
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
-        (True, int),
-        (True, float),
-        (False, int | str),
-        (1, bool),
-        (1.0, int),
-        ("1", int),
-        ("0.5", float),
-        (float("nan"), float),
-        (float("inf"), float | None),
-        (10**400, float),
-        (1j, float),
-        (None, str),
-        (b"a", str),
-        ("a\0b", str),
-        ("abc", Sequence[str]),
-        (b"abc", Sequence[int]),
-        ({"a": 1}, Sequence[str]),
-        ([[1]], Sequence[int]),
-        (np.array([[1]]), Sequence[int]),
-        (itertools.count(), Sequence[int]),
-        ("middle", Literal["top", "bottom"]),
-        (True, Literal[1]),
-        ({1: "a"}, str | dict[str, str]),
-        ({"a": 1}, Mapping[str, str]),
-        (object(), str | Path),
-        (b"a", str | Path),
+        (True, int), (True, float), (False, int | str), (1, bool), (1.0, int), ("1", int), ("0.5", float),
+        (float("nan"), float), (float("inf"), float | None), (10**400, float), (1j, float), (None, str), (b"a", str),
+        ("a\0b", str), ("abc", Sequence[str]), (b"abc", Sequence[int]), ({"a": 1}, Sequence[str]),
+        ([[1]], Sequence[int]), (np.array([[1]]), Sequence[int]), (itertools.count(), Sequence[int]),
+        ("middle", Literal["top", "bottom"]), (True, Literal[1]), ({1: "a"}, str | dict[str, str]),
+        ({"a": 1}, Mapping[str, str]), (object(), str | Path), (b"a", str | Path),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_meant_is_refused_by_name_value_and_what_is_wanted(given, hint):
     with pytest.raises(UsageError, match=r"^here must be .*, not .{1,80}\.$"):
         argument(given, hint, "here")

@@ -63,16 +63,11 @@ def test_a_file_over_the_limit_is_refused_before_it_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "line 1: this is not JSON"),
-        ('{"a": 1,\n "b"}', "line 2: this is not JSON"),
-        ("[" * 100_000, "nested"),
-        ('{"a":' * 100_000, "nested"),
-        ("9" * 5000, "digits"),
-        ('{"a": "\\ud800"}', "half a character"),
-        ('{"\\uDC00": 1}', "half a character"),
-        ("[]", "a list, where a JSON object"),
+        ("{", "line 1: this is not JSON"), ('{"a": 1,\n "b"}', "line 2: this is not JSON"), ("[" * 100_000, "nested"),
+        ('{"a":' * 100_000, "nested"), ("9" * 5000, "digits"), ('{"a": "\\ud800"}', "half a character"),
+        ('{"\\uDC00": 1}', "half a character"), ("[]", "a list, where a JSON object"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_json_object_is_one_error_with_the_file(text, says, tmp_path):
     file = tmp_path / "x.json"
     file.write_text(text)

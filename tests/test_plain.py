@@ -8,15 +8,8 @@ from hypothesis import strategies as st
 from lesion.plain import amount, plain, short
 
 ACTING = [
-    *map(chr, range(32)),
-    *map(chr, range(0x7F, 0xA0)),
-    "\u061c",
-    "\u200e",
-    "\u200f",
-    "\u2028",
-    "\u2029",
-    "\ufeff",
-]
+    *map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), "\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\ufeff",
+]  # fmt: skip
 ACTING += [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A)), "\ud800", "\udfff", "\U000e0041"]
 
 

@@ -25,16 +25,10 @@ VOCABULARY = [*_SPECIAL, "\n", " ", *string.digits, *string.ascii_lowercase, *".
 
 # Head size times heads is 32 here; Qwen 3 and the Gemmas choose their own head size: the two can differ.
 _COMMON = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 256,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": None,
+    "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
     "tie_word_embeddings": False,
-}
+}  # fmt: skip
 _GATED = {**_COMMON, "num_key_value_heads": 2, "intermediate_size": 48}
 
 
@@ -97,11 +91,7 @@ FAMILIES: dict[str, Callable[[], hf.PreTrainedModel]] = {
     ),
     "gpt2": _family(hf.GPT2LMHeadModel, hf.GPT2Config, **{**_COMMON, "tie_word_embeddings": True}, n_inner=48),
     "opt": _family(
-        hf.OPTForCausalLM,
-        hf.OPTConfig,
-        **{**_COMMON, "tie_word_embeddings": True},
-        ffn_dim=48,
-        word_embed_proj_dim=32,
+        hf.OPTForCausalLM, hf.OPTConfig, **{**_COMMON, "tie_word_embeddings": True}, ffn_dim=48, word_embed_proj_dim=32
     ),
     "olmo2": _family(hf.Olmo2ForCausalLM, hf.Olmo2Config, **_GATED),
     "mixtral": _family(hf.MixtralForCausalLM, hf.MixtralConfig, **_GATED, num_local_experts=4, num_experts_per_tok=2),

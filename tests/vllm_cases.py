@@ -33,14 +33,9 @@ def places(model: Model) -> list[Edit]:
     """The baseline, every block ablated, and edits of all units with other factors."""
     blocks = [ScaleBlock(layer, 0.0) for layer in range(len(model.anatomy.blocks))]
     return [
-        BASELINE,
-        *blocks,
-        ScaleBlock(2, 0.5),
-        ScaleBlock(1, -1.5),
-        ScaleAttention(1),
-        ScaleMlp(2, 1.1),
+        BASELINE, *blocks, ScaleBlock(2, 0.5), ScaleBlock(1, -1.5), ScaleAttention(1), ScaleMlp(2, 1.1),
         Compose((ScaleMlp(0, 0.3), ScaleAttention(2))),
-    ]
+    ]  # fmt: skip
 
 
 def units(model: Model) -> list[Edit]:
@@ -96,16 +91,10 @@ def assert_same(some: dict[str, Response], others: dict[str, Response], within: 
 
 
 _SMALL = {
-    "vocab_size": 2048,
-    "hidden_size": 64,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "max_position_embeddings": 512,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
+    "vocab_size": 2048, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2,
+    "max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
     "tie_word_embeddings": False,
-}
+}  # fmt: skip
 _GATED = {**_SMALL, "num_key_value_heads": 1, "intermediate_size": 96}
 _GEMMA = {**_GATED, "tie_word_embeddings": True, "head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 20}
 

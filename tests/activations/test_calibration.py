@@ -51,10 +51,7 @@ def test_of_choices_the_gold_one_follows_as_when_it_is_scored(tmp_path):
     file.write_text(json.dumps({"id": "1", "prompt": "sky is", "answer": "blue", "choices": ["red", "blue"]}))
     task = find(str(file))
     item = task.load()[0]
-    prompt, choices = (
-        encode(LLAMA, task, item, "plain"),
-        encode_choices(LLAMA, task, item, "plain"),
-    )
+    prompt, choices = (encode(LLAMA, task, item, "plain"), encode_choices(LLAMA, task, item, "plain"))
     assert encode_solved(LLAMA, task, item, "plain") == prompt + choices[1]
 
 

@@ -168,10 +168,7 @@ def test_what_stands_in_padding_may_be_anything():
         assert np.isfinite(states.layer(3)).all()
 
 
-@pytest.mark.parametrize(
-    ("some", "match"),
-    [([[5] * 257], "257 tokens"), ([[64]], "tokens beyond the 64")],
-)
+@pytest.mark.parametrize(("some", "match"), [([[5] * 257], "257 tokens"), ([[64]], "tokens beyond the 64")])
 def test_texts_that_cannot_be_run_are_errors(some, match):
     with pytest.raises(LesionError, match=match):
         hidden_states(model("llama"), some)

@@ -23,7 +23,8 @@ def table(folder: Path) -> list[dict[str, str]]:
 
 
 def test_a_sweep_ends_with_a_table_on_the_terminal_and_every_file_of_the_report(capsys, checkpoint, sums, out):
-    done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 3, "--out", out)
+    words = ("--task", sums, "--items", 4, "--max-new-tokens", 3, "--out", out)
+    done = lesion(capsys, "ablate", checkpoint, *words, drawn=True)
     assert done.code == 0, done.err
     assert f"report: {out / 'report.html'}" in done.out.splitlines()
     assert "evaluated 16 of 16 answers\n" in done.out

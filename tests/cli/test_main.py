@@ -186,11 +186,7 @@ main.code = swallowing
 {run}""",
     }[moment]
     done = subprocess.run(
-        [sys.executable, "-c", f"{START}\n{listing}"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        [sys.executable, "-c", f"{START}\n{listing}"], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 128 + number
     assert done.stdout == f"lesion {version('lesion')}\n"

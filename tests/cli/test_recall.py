@@ -5,7 +5,6 @@ import json
 import pytest
 
 from commandline import lesion
-from lesion.report import drawing
 from lesion_labs.recall import model as recipes
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "draws": 1}
@@ -13,11 +12,8 @@ SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, 
 
 @pytest.fixture
 def small(monkeypatch):
-    """The quick preset in a size of seconds, its page without pictures: `labs/recall` tests what they show."""
+    """The quick preset in a size of seconds."""
     monkeypatch.setitem(recipes.PRESETS, "quick", {**SMALL, "keep": (0.5,)})
-    monkeypatch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
-    monkeypatch.setattr(drawing, "svg", lambda specified: "<svg></svg>")
-    monkeypatch.setattr(drawing, "png_file", lambda drawn: b"")
 
 
 def test_a_training_leaves_summary_and_report_and_prints_what_cutting_does(capsys, small, tmp_path):

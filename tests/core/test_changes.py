@@ -43,16 +43,11 @@ def expected(edit: str, became: bool) -> set[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("given", "edit"),
     [
-        ("3×0", "3×0"),
-        (" 3x0 ", "3×0"),
-        (lesion.ScaleBlock(3), "3×0"),
-        (["1x0", "0x0"], "0×0 + 1×0"),
-        ("0-1×0", "0×0 + 1×0"),
-        (lesion.Truncate("3.mlp.up", 0.5), "3.mlp.up top 0.5"),
-        (SELECTION, SELECTION),
+        ("3×0", "3×0"), (" 3x0 ", "3×0"), (lesion.ScaleBlock(3), "3×0"), (["1x0", "0x0"], "0×0 + 1×0"),
+        ("0-1×0", "0×0 + 1×0"), (lesion.Truncate("3.mlp.up", 0.5), "3.mlp.up top 0.5"), (SELECTION, SELECTION),
         ("mathneuro-0.05", SELECTION),
     ],
-)
+)  # fmt: skip
 def test_exactly_those_that_changed_are_there(answers, given, edit, became):
     frame = changed(answers, given, right=became)
     assert tuple(frame.columns) == COLUMNS

@@ -66,8 +66,7 @@ WAY_OUT = "(T|t)ake the file from a copy, or run the study into another folder"
 
 
 @pytest.mark.parametrize(
-    ("statement", "rows"),
-    [("DELETE FROM study", "no row"), ("INSERT INTO study SELECT * FROM study", "2 rows")],
+    ("statement", "rows"), [("DELETE FROM study", "no row"), ("INSERT INTO study SELECT * FROM study", "2 rows")]
 )
 def test_a_store_of_no_study_or_of_two_says_so_and_names_the_way_out(folder, statement, rows):
     change(folder, statement)

@@ -27,8 +27,7 @@ def test_the_canonical_form_depends_on_the_set_alone_and_names_it(layers, random
 
 
 @pytest.mark.parametrize(
-    ("given_", "text"),
-    [("7,0-2,3", "0-3,7"), ([7, 3, 3], "3,7"), (" ALL ", "all"), ("1-1", "1"), ("0-9,2-3", "0-9")],
+    ("given_", "text"), [("7,0-2,3", "0-3,7"), ([7, 3, 3], "3,7"), (" ALL ", "all"), ("1-1", "1"), ("0-9,2-3", "0-9")]
 )
 def test_canonical_forms(given_, text):
     assert canonical_layers(given_) == text

@@ -17,14 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lesion.core.row import (
-    Asked,
-    StoredAnswer,
-    answer_key,
-    numbers_from_json,
-    numbers_to_json,
-    storable,
-)
+from lesion.core.row import Asked, StoredAnswer, answer_key, numbers_from_json, numbers_to_json, storable
 from lesion.core.store import Store, differences, refuse_another, study_there
 from lesion.errors import LesionError
 from lesion.outputs import own
@@ -37,22 +30,11 @@ STUDY = ("a" * 64, 'items = 100\nmodels = ["m"]\n')
 
 def row(item: int | str = 0, edit: str = "baseline", **other: object) -> StoredAnswer:
     facts: dict[str, object] = {
-        "model": "f00d",
-        "model_name": "bundled:one",
-        "edit": edit,
-        "task": "primer:atlas",
-        "item": str(item),
-        "decoding": "greedy max=8 stop=[]",
-        "prompt_style": "raw",
-        "text": f"answer {item}",
-        "tokens": 3,
-        "finish": "stop",
-        "correct": True,
-        "parsed": "3",
-        "question": f"question {item}",
-        "gold": f"gold {item}",
+        "model": "f00d", "model_name": "bundled:one", "edit": edit, "task": "primer:atlas", "item": str(item),
+        "decoding": "greedy max=8 stop=[]", "prompt_style": "raw", "text": f"answer {item}", "tokens": 3,
+        "finish": "stop", "correct": True, "parsed": "3", "question": f"question {item}", "gold": f"gold {item}",
         "group": "easy",
-    }
+    }  # fmt: skip
     return StoredAnswer(**(facts | other))  # type: ignore[arg-type]
 
 
@@ -371,15 +353,7 @@ def test_a_reader_changes_nothing(tmp_path):
 
 
 def test_hostile_texts_survive(tmp_path):
-    texts = [
-        "a\x00b",
-        "\x00",
-        "x" * 5_000_000,
-        "'; DROP TABLE answers; --",
-        "\ufeff\uffff",
-        "\ud83d\ude00",
-        "😀\ud83d",
-    ]
+    texts = ["a\x00b", "\x00", "x" * 5_000_000, "'; DROP TABLE answers; --", "\ufeff\uffff", "\ud83d\ude00", "😀\ud83d"]
     with Store.open(tmp_path, *STUDY) as store:
         store.write(row(index, text=text, question=text) for index, text in enumerate(texts))
     with Store.read(tmp_path) as store:

@@ -97,10 +97,7 @@ def _exact(value: object) -> object:
 
 
 def test_absent_values_are_left_out():
-    assert tomllib.loads(dump({"a": None, "b": [{"c": None, "d": 1}], "t": {"e": None}})) == {
-        "b": [{"d": 1}],
-        "t": {},
-    }
+    assert tomllib.loads(dump({"a": None, "b": [{"c": None, "d": 1}], "t": {"e": None}})) == {"b": [{"d": 1}], "t": {}}
 
 
 def test_what_toml_cannot_hold_is_a_fault_of_the_caller():

@@ -12,12 +12,7 @@ from transformers import PreTrainedModel
 
 from lesion.edits.edit import Edit, parts
 
-STACK = {
-    "gpt_neox": "gpt_neox.layers",
-    "gpt2": "transformer.h",
-    "opt": "model.decoder.layers",
-    "unknown": "stack",
-}
+STACK = {"gpt_neox": "gpt_neox.layers", "gpt2": "transformer.h", "opt": "model.decoder.layers", "unknown": "stack"}
 # The last linear map of each branch: with its weights and biases at zero the branch adds nothing.
 LAST = {
     "gpt_neox": {"attention": ["attention.dense"], "mlp": ["mlp.dense_4h_to_h"]},
@@ -38,11 +33,7 @@ NORM_BEHIND = {
     "olmo2": {"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"},
 }
 # Everything that the paper sets to zero.
-WHOLE = {
-    "gpt_neox": ["attention", "mlp"],
-    "gpt2": ["attn", "mlp"],
-    "opt": ["self_attn", "fc1", "fc2"],
-}
+WHOLE = {"gpt_neox": ["attention", "mlp"], "gpt2": ["attn", "mlp"], "opt": ["self_attn", "fc1", "fc2"]}
 
 
 def stack(network: PreTrainedModel, family: str) -> nn.ModuleList:

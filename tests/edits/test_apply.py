@@ -108,12 +108,7 @@ def test_other_factors_agree_with_a_float64_reference(family, edit):
 def test_a_factor_of_one_and_the_baseline_change_no_bit(family):
     subject = model(family)
     expected = logits(subject.network)
-    for edit in (
-        BASELINE,
-        ScaleBlock(1, 1),
-        ScaleAttention(0, 1),
-        Compose((ScaleMlp(0, 2), ScaleMlp(0, 0.5))),
-    ):
+    for edit in (BASELINE, ScaleBlock(1, 1), ScaleAttention(0, 1), Compose((ScaleMlp(0, 2), ScaleMlp(0, 0.5)))):
         assert torch.equal(logits_under(subject, edit), expected)
 
 
@@ -174,11 +169,7 @@ def break_off_under(subject: Model, edit) -> None:
 @families
 def test_restore_is_bit_exact_also_after_an_exception(family):
     subject = model(family)
-    expected, before, hooks = (
-        logits(subject.network),
-        state(subject.network),
-        everything_hooked(subject.network),
-    )
+    expected, before, hooks = (logits(subject.network), state(subject.network), everything_hooked(subject.network))
     tied = subject.network.get_input_embeddings().weight is subject.network.get_output_embeddings().weight
     assert tied == subject.network.config.tie_word_embeddings
     with applied(subject, SEVERAL):
@@ -243,8 +234,7 @@ def test_a_block_outside_the_model_is_an_error_and_leaves_no_hook(family):
 def test_a_branch_that_the_anatomy_does_not_know_is_an_error():
     subject = model("unknown")
     blind = dataclasses.replace(
-        subject.anatomy,
-        blocks=tuple(dataclasses.replace(block, mlp=None) for block in subject.anatomy.blocks),
+        subject.anatomy, blocks=tuple(dataclasses.replace(block, mlp=None) for block in subject.anatomy.blocks)
     )
     with pytest.raises(UsageError, match=r"no mlp is known in block 1 of tiny:unknown"):
         with applied(dataclasses.replace(subject, anatomy=blind), ScaleMlp(1)):

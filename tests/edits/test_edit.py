@@ -33,10 +33,7 @@ from lesion.errors import UsageError
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 scales = st.builds(
-    lambda unit, layer, factor: SCALES[unit](layer, factor),
-    st.sampled_from(UNITS),
-    st.integers(0, 999),
-    numbers,
+    lambda unit, layer, factor: SCALES[unit](layer, factor), st.sampled_from(UNITS), st.integers(0, 999), numbers
 )
 TOPS = [Magnitude(keep) for keep in (1e-9, 0.05, 0.12345678, 1.0)]
 SELECTIONS: list[Selection] = [
@@ -102,19 +99,7 @@ def test_a_person_may_type_the_same_edit_in_other_ways(text):
 @pytest.mark.parametrize(
     "text",
     [
-        *[
-            "",
-            "23",
-            "×0",
-            "23×",
-            "23×a",
-            "-1×0",
-            "23.norm×0",
-            "23.up×0",
-            "23×0×1",
-            "２３×0",
-            "9" * 5000 + "×0",
-        ],
+        *["", "23", "×0", "23×", "23×a", "-1×0", "23.norm×0", "23.up×0", "23×0×1", "２３×0", "9" * 5000 + "×0"],
         *["23×nan", "23×inf", "23×1e999", "3×0 + ", "3×0++4×0", "baseline + 3×0"],
     ],
 )
@@ -126,17 +111,11 @@ def test_what_is_not_an_edit_is_refused_with_an_example_of_one(text):
 @pytest.mark.parametrize(
     "value",
     [
-        {},
-        {"scale": "3"},
-        {"scale": "3", "factor": None},
-        {"scale": "3", "factor": "a"},
-        {"scale": 3, "factor": 0.0},
-        {"scale": "3.norm", "factor": 0.0},
-        {"scale": "3", "factor": 0.0, "more": 1},
-        {"compose": [{"scale": "x", "factor": 0}]},
-        {"compose": 3},
+        {}, {"scale": "3"}, {"scale": "3", "factor": None}, {"scale": "3", "factor": "a"},
+        {"scale": 3, "factor": 0.0}, {"scale": "3.norm", "factor": 0.0}, {"scale": "3", "factor": 0.0, "more": 1},
+        {"compose": [{"scale": "x", "factor": 0}]}, {"compose": 3},
     ],
-)
+)  # fmt: skip
 def test_what_is_not_the_json_of_an_edit_is_refused(value):
     with pytest.raises(UsageError, match=r"JSON form|factor must be a finite number"):
         from_json(value)

@@ -10,15 +10,9 @@ from lesion.errors import UsageError
 def test_an_edit_begins_at_the_lowest_block_where_it_changes_anything():
     anatomy = tiny.model("llama").anatomy
     edits = [
-        BASELINE,
-        ScaleBlock(0),
-        ScaleMlp(2),
-        ScaleBlock(1, 1.0),
-        Compose((ScaleMlp(2), ScaleAttention(1, 0.9))),
-        Truncate("1.mlp.up", 0.5),
-        Truncate("1.mlp.up", 1),
-        Compose((Truncate("2.mlp.up", 0), ScaleBlock(0))),
-    ]
+        BASELINE, ScaleBlock(0), ScaleMlp(2), ScaleBlock(1, 1.0), Compose((ScaleMlp(2), ScaleAttention(1, 0.9))),
+        Truncate("1.mlp.up", 0.5), Truncate("1.mlp.up", 1), Compose((Truncate("2.mlp.up", 0), ScaleBlock(0))),
+    ]  # fmt: skip
     assert tabulate(edits, anatomy).first_edited().tolist() == [3, 0, 2, 3, 1, 1, 3, 0]
 
 

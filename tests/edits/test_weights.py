@@ -73,11 +73,7 @@ def neighbour(value: Tensor, towards: float) -> Tensor:
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.sampled_from(DTYPES),
-    st.lists(st.floats(-8, 8, width=16), min_size=1, max_size=6),
-    st.floats(-3, 3),
-)
+@given(st.sampled_from(DTYPES), st.lists(st.floats(-8, 8, width=16), min_size=1, max_size=6), st.floats(-3, 3))
 def test_the_product_is_rounded_once_to_the_dtype_of_the_weight(dtype, values, factor):
     weight = torch.tensor([values], dtype=dtype)
     found, _ = scaled(weight, [(torch.ones_like(weight, dtype=torch.bool), factor)], "0.mlp.up")
@@ -174,11 +170,7 @@ def test_the_factor_that_a_refusal_names_moves_every_weight(dtype, factor):
     ("edits", "dtype", "why"),
     [
         ([ScaleParameters(LARGE, 1.0)], torch.float32, "the factor is 1"),
-        (
-            [ScaleParameters(LARGE, 1.001)],
-            torch.bfloat16,
-            r"0\.1@\w{16}×1\.001 in bfloat16 moves 0 of [0-9,]+",
-        ),
+        ([ScaleParameters(LARGE, 1.001)], torch.bfloat16, r"0\.1@\w{16}×1\.001 in bfloat16 moves 0 of [0-9,]+"),
         ([ScaleParameters(LARGE, 1e6)], torch.float16, "larger than float16 can hold"),
         ([ScaleParameters(LARGE - LARGE, 0.0)], torch.float32, "is empty"),
         ([ScaleParameters(Magnitude(1.0), 0.0)], torch.float32, "is everything"),

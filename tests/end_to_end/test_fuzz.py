@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from commandline import coarse_figures, questions, save, write
+from commandline import questions, save, undrawn, write
 from lesion.cli.main import code
 from lesion.cli.parsing import numbers, whole
 from lesion.core.layers import canonical_layers, parse_layers
@@ -318,7 +318,7 @@ def place(tmp_path_factory) -> Path:
 def command(arguments: list[str]) -> tuple[int, str]:
     """A command's exit code, and what it wrote on standard error."""
     out, err = io.StringIO(), io.StringIO()
-    with coarse_figures(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with undrawn(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = code(arguments)
     check_streams(out.getvalue() + err.getvalue())
     return status, err.getvalue()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline import lesion
+from commandline import lesion, undrawn
 
 SKILL, CONTROLS = "primer:arithmetic", ("primer:atlas", "primer:reading")
 ITEMS = 30
@@ -22,10 +22,12 @@ def found(tmp_path_factory) -> Path:
     controls = [word for name in CONTROLS for word in ("--control", name)]
     tasks = [word for name in (SKILL, CONTROLS[0]) for word in ("--task", name)]
     isolate = ["isolate", "bundled:llama-base", "--skill", SKILL, *controls, "--samples", "50", "--repeats", "2"]
-    assert code([*isolate, "--out", str(place / "isolated")]) == 0
+    with undrawn():
+        assert code([*isolate, "--out", str(place / "isolated")]) == 0
     edit = ["--edit", str(place / "isolated" / "mathneuro-0.05.edit"), "--random-controls", "2"]
     evaluate = ["evaluate", "bundled:llama-base", *edit, *tasks, "--items", str(ITEMS)]
-    assert code([*evaluate, "--out", str(place / "evaluated")]) == 0
+    with undrawn():
+        assert code([*evaluate, "--out", str(place / "evaluated")]) == 0
     return place
 
 

@@ -16,7 +16,6 @@ from oneencoding import contrasted
 @pytest.mark.parametrize(
     ("task", "kind"),
     [
-        ("ioi:{data}/ioi/ioi.json", "contrast"),
         ("facts:{data}/counterfact/known_1000.json", "contrast"),
         ("mmlu:{data}/mmlu", "choose"),
         ("gsm8k:{data}/gsm8k/test.jsonl", "generate"),

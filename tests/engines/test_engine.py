@@ -9,16 +9,11 @@ from lesion.errors import UsageError
 @pytest.mark.parametrize(
     "settings",
     [
-        {"max_new_tokens": 0},
-        {"temperature": -0.1},
-        {"temperature": float("nan")},
-        {"temperature": float("inf")},
-        {"top_p": 0.0},
-        {"top_p": 1.01},
-        {"top_p": float("nan")},
+        {"max_new_tokens": 0}, {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")},
+        {"top_p": 0.0}, {"top_p": 1.01}, {"top_p": float("nan")},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_decoding_that_cannot_be_meant_is_refused(settings):
     with pytest.raises(UsageError, match=r"needs at least 1|temperature is|top_p is|must be a finite number"):
         Decoding(**settings)

@@ -132,11 +132,11 @@ def test_what_is_there_is_not_evaluated_again(known, capsys, folder, tmp_path):
         'name = "logit-lens"\n'
     )
     before = (folder / "summary.json").read_bytes()
-    done = command(capsys, "run", file, "--out", folder)
+    done = command(capsys, "run", file, "--out", folder, drawn=True)
     assert done.code == 0, done.err
     assert "evaluated 0 of 72 answers; 72 were stored already" in done.out
     assert (folder / "summary.json").read_bytes() == before
-    assert command(capsys, "report", folder).code == 0
+    assert command(capsys, "report", folder, drawn=True).code == 0
 
 
 def test_page_pictures_and_table_lie_in_the_folder(folder):

@@ -40,10 +40,7 @@ CHAINS: dict[str, dict[str, list[str]]] = {
     },
     "interaction": {"interaction": ["run", "{studies}/interaction.toml"]},
     "patching": {"patching": ["run", "{studies}/patching.toml"]},
-    "planted": {
-        "planted": ["lab", "planted", "--kind", "compiled"],
-        "layers": ["run", "{studies}/planted.toml"],
-    },
+    "planted": {"planted": ["lab", "planted", "--kind", "compiled"], "layers": ["run", "{studies}/planted.toml"]},
     "search": {"search": ["run", "{studies}/search.toml"]},
     "units": {"units": ["run", "{studies}/units.toml"]},
     "stopped": {"stopped": ["run", "{studies}/stopped.toml"]},
@@ -57,9 +54,7 @@ CHAINS: dict[str, dict[str, list[str]]] = {
     "drift": {"drift": ["run", "{studies}/drift.toml"]},
     "tuning": {"tuning": ["run", "{studies}/tuning.toml"]},
     "recall": {"recall": ["run", "{studies}/recall.toml"]},
-    "memory": {
-        "memory": ["lab", "memory", "--classes", "4", "--inputs", "4", "--width", "8", "--steps", "10"],
-    },
+    "memory": {"memory": ["lab", "memory", "--classes", "4", "--inputs", "4", "--width", "8", "--steps", "10"]},
 }
 """Commands by the folder that each fills, in the order in which they need each other."""
 

@@ -101,11 +101,11 @@ def test_a_study_interrupted_and_continued_gives_the_recorded_numbers_and_is_the
             continue
         numbers, markup = summary.read_text(encoding="utf-8"), None
         if folder in PAGES:
-            again = lesion(capsys, *golden.command(name, folder, tmp_path))
+            again = lesion(capsys, *golden.command(name, folder, tmp_path), drawn=True)
             assert again.code == 0, again.err
             assert summary.read_text(encoding="utf-8") == numbers, folder
             markup = page.read_text(encoding="utf-8")
-        terminal = lesion(capsys, "report", tmp_path / folder).out
+        terminal = lesion(capsys, "report", tmp_path / folder, drawn=folder in PAGES).out
         result = recall(tmp_path / folder)
         assert result.summary.text() == numbers, folder
         said_alike(result, page.read_text(encoding="utf-8"), terminal, folder)

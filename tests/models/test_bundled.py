@@ -18,7 +18,7 @@ FAMILIES = {"llama": 8, "qwen2": 10}
 STAGES = ("base", "instruct", "distill", "rlvr")
 NAMES = [f"{family}-{stage}" for family in FAMILIES for stage in STAGES]
 TASKS = ("primer:arithmetic", "primer:atlas", "primer:reading")
-SAMPLE = 30
+SAMPLE = 20
 
 
 @cache

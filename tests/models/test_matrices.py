@@ -53,8 +53,7 @@ def test_q_k_v_and_o_are_the_projections_of_the_attention(family):
     for block in anatomy.blocks:
         attention = next(m for n, m in block.module.named_children() if n in ("self_attn", "attn", "attention"))
         attention.register_forward_pre_hook(
-            lambda _, args, kwargs: inputs.append(args[0] if args else kwargs["hidden_states"]),
-            with_kwargs=True,
+            lambda _, args, kwargs: inputs.append(args[0] if args else kwargs["hidden_states"]), with_kwargs=True
         )
         attention.register_forward_hook(lambda _, __, output: outputs.append(output[0]))
     network(input_ids=torch.tensor([[7]]))

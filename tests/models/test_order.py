@@ -16,14 +16,9 @@ from lesion.models.reordered import path_of, reordered
 from tiny import model, tokenizer
 
 CASES = {
-    "llama": [0, 1, 0, 2, 2],
-    "qwen2": [2, 0],
-    "gpt2": [0, 1, 0, 1],
-    "gemma3": [0, 2, 1, 2, 3, 0],
-    "gemma2": [1, 1, 0],
-    "qwen2_moe": [1, 0, 1, 2],
-    "unknown": [2, 1, 1],
-}
+    "llama": [0, 1, 0, 2, 2], "qwen2": [2, 0], "gpt2": [0, 1, 0, 1], "gemma3": [0, 2, 1, 2, 3, 0],
+    "gemma2": [1, 1, 0], "qwen2_moe": [1, 0, 1, 2], "unknown": [2, 1, 1],
+}  # fmt: skip
 PROMPT = torch.randint(3, 60, (2, 20), generator=torch.Generator().manual_seed(1))
 
 
@@ -109,8 +104,7 @@ def test_a_block_that_its_number_makes_another_function_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("text", "order"),
-    [("0-2,1", (0, 1, 2, 1)), ("2-0", (2, 1, 0)), (" 1 , 1", (1, 1)), ([2, 0], (2, 0))],
+    ("text", "order"), [("0-2,1", (0, 1, 2, 1)), ("2-0", (2, 1, 0)), (" 1 , 1", (1, 1)), ([2, 0], (2, 0))]
 )
 def test_an_order_reads_back_from_its_text(text, order):
     assert parse_order(text, 3, "a") == order

@@ -241,22 +241,10 @@ def answers(summary: dict[str, Any], count: int = 6) -> tuple[pd.DataFrame, pd.D
                 verdict = right(name, one, i)
                 rows.append(
                     (
-                        "bundled:llama-base",
-                        one,
-                        name,
-                        f"{name}-{i}",
-                        said(name, one, i),
-                        7,
-                        "stop",
-                        verdict,
-                        str(i),
-                        f"question {i} of {name}?",
-                        f"gold {i}",
-                        "greedy",
-                        "raw",
-                        "fingerprint",
+                        "bundled:llama-base", one, name, f"{name}-{i}", said(name, one, i), 7, "stop", verdict,
+                        str(i), f"question {i} of {name}?", f"gold {i}", "greedy", "raw", "fingerprint",
                     )
-                )
+                )  # fmt: skip
     columns = ["model_name", "edit", "task", "item", "text", "tokens", "finish", "correct", "parsed"]
     columns += ["question", "gold", "decoding", "prompt_style", "model"]
     return pd.DataFrame(rows, columns=columns), pd.DataFrame(

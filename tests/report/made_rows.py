@@ -51,11 +51,7 @@ def block(layer: int, value: float | None, low: float | None = None, high: float
 
 def made(models: tuple[str, ...] = ("m", "n"), tasks: tuple[str, ...] = ("sums", "facts")) -> list:
     """A line per model, task and block; block 1 is critical, block 2 was not measured."""
-    blocks = (
-        block(0, -0.125, -0.25, 0.0, p=0.4),
-        block(1, 0.5, 0.25, 0.75, p=0.001, critical=True),
-        block(2, None),
-    )
+    blocks = (block(0, -0.125, -0.25, 0.0, p=0.4), block(1, 0.5, 0.25, 0.75, p=0.001, critical=True), block(2, None))
     return [(task(model, name), each) for model in models for name in tasks for each in blocks]
 
 

@@ -33,11 +33,7 @@ def test_every_answer_can_be_found_again():
         layer = None if cell["edit"] == "baseline" else int(cell["edit"].partition("×")[0])
         task = data["tasks"][cell["task"]]
         for i, (item, question, gold, _) in enumerate(task["items"]):
-            assert (item, question, gold) == (
-                f"{task['name']}-{i}",
-                f"question {i} of {task['name']}?",
-                f"gold {i}",
-            )
+            assert (item, question, gold) == (f"{task['name']}-{i}", f"question {i} of {task['name']}?", f"gold {i}")
             assert data["texts"][cell["texts"][i]] == said(task["name"], layer, i)
             assert cell["verdicts"][i] == ("1" if right(task["name"], layer, i) else "0")
 

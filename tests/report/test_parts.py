@@ -5,8 +5,8 @@ import re
 
 import pandas as pd
 import pytest
-from made_rows import block, made, rows, task
-from page_checks import HOSTILE, Elements, assert_asks_for_nothing
+from made_rows import made, rows
+from page_checks import assert_asks_for_nothing
 from rich.console import Console
 
 from lesion.report import parts as module
@@ -102,21 +102,6 @@ def test_more_than_three_claims_are_folded(claims):
     text = html(page("t", "made", [Part("t", rows(), claims=several)], version="1", facts=(("a", "b"),)))
     assert len(re.findall(r"Claim \d holds\.", text)) == claims
     assert (f"{claims - 4} more" in text) == (claims - 1 > 3)  # the first is the answer
-
-
-def test_texts_of_others_stay_texts():
-    def of(names: list[str]) -> str:
-        records = [(task(name.replace("\ud800", ""), name.replace("\ud800", "")), block(0, 0.5)) for name in names]
-        claim = Claim((names[1].replace("\ud800", ""), names[0]), subject=names[3])
-        part = Part(names[0], rows(records), (Profile("drop", "layer", panel="model"),), (claim,), about=names[2])
-        return html(page(names[0], "made", [part], version="1", facts=(("a", names[4]),), basis=names[6]))
-
-    tame = [f"tame {number}" for number in range(len(HOSTILE))]
-    tags = [[(tag, sorted(keys)) for tag, keys in Elements(of(names)).found if tag not in ("svg", "g", "path", "text")]
-            for names in (HOSTILE, tame)]  # fmt: skip
-    assert [tag for tag, _ in tags[0]].count("script") == [tag for tag, _ in tags[1]].count("script")
-    assert "onerror" not in {key for _, keys in tags[0] for key in keys}
-    assert "onmouseover" not in {key for _, keys in tags[0] for key in keys}
 
 
 def test_the_excerpt_is_no_longer_than_the_terminal_says():

@@ -16,19 +16,7 @@ import pytest
 from page_checks import HOSTILE, Elements, assert_asks_for_nothing, colours_of, inflated, marks
 
 from lesion.report import drawing, plots, theme
-from lesion.report.blocks import (
-    Claims,
-    Facts,
-    Figure,
-    Folded,
-    Link,
-    Opening,
-    Page,
-    Panel,
-    Prose,
-    Section,
-    Series,
-)
+from lesion.report.blocks import Claims, Facts, Figure, Folded, Link, Opening, Page, Panel, Prose, Section, Series
 from lesion.report.claims import Claim
 from lesion.report.plots import Axis
 from lesion.report.publishing import html, publish

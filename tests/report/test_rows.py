@@ -5,12 +5,10 @@ import io
 
 import pytest
 from made_rows import MadeBlock, MadeTask, block, made, rows, task
-from page_checks import HOSTILE, Elements
 from rich.console import Console
 
 from lesion.report import wording
-from lesion.report.blocks import Page, Section
-from lesion.report.publishing import html, spreadsheet
+from lesion.report.publishing import spreadsheet
 from lesion.report.rows import Row, Rows, column, columns_of, derived, flat, shown_of, subject, text_of, value_of
 from lesion.report.table import Table, Wide
 from lesion.report.values import ByUnit, Estimate, Form, decimals
@@ -147,18 +145,6 @@ def test_no_cell_of_the_terminals_table_is_broken_at_80_columns():
     for line in cells(rows()):
         for cell in line:
             assert set(cell.replace(wording.SPACE, " ").split()) <= words
-
-
-def test_texts_of_others_act_neither_on_a_page_nor_on_a_terminal():
-    def page(names: list[str]) -> str:
-        records = [(task(name.replace("\ud800", ""), name.replace("\ud800", "")), block(0, 0.5)) for name in names]
-        return html(Page("t", "made", (Section("s", "s", (Table.of(rows(records)),)),)))
-
-    tame = [f"name {number}" for number in range(len(HOSTILE))]
-    tags = [[(tag, sorted(keys)) for tag, keys in Elements(page(names)).found] for names in (HOSTILE, tame)]
-    assert tags[0] == tags[1]
-    hostile = printed(Table.of(rows([(task(name.replace("\ud800", "")), block(0, 0.5)) for name in HOSTILE])), 200)
-    assert not {"\x1b", "\0"} & set(hostile)
 
 
 def test_a_name_that_no_row_has_is_an_error_and_an_undeclared_one_is_shown_as_it_is():

@@ -75,11 +75,7 @@ def shown(table: Table, width: int = 80) -> str:
     return console.file.getvalue()
 
 
-WRITTEN = [
-    ["a:b.c", "1,200", "+0.123", "0.1 of a:b.c"],
-    ["other", "–", "−0.500", "none"],
-    ["third", "3", "–", "none"],
-]
+WRITTEN = [["a:b.c", "1,200", "+0.123", "0.1 of a:b.c"], ["other", "–", "−0.500", "none"], ["third", "3", "–", "none"]]
 
 
 def test_the_page_shows_what_people_read_and_carries_what_it_is_sorted_by(table):

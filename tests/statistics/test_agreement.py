@@ -11,15 +11,7 @@ from scipy.stats import spearmanr
 
 from lesion.errors import LesionError
 from lesion.statistics import agreement as invariance_statistics
-from lesion.statistics.agreement import (
-    PERMUTATIONS,
-    Profile,
-    agreement,
-    joint_overlap,
-    overlap,
-    permutation_p,
-    profile,
-)
+from lesion.statistics.agreement import PERMUTATIONS, Profile, agreement, joint_overlap, overlap, permutation_p, profile
 
 STEEP = np.array([0.9, 0.35, 0.85, 0.45, 0.4, 0.8, 0.6, 0.75])
 

@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lesion.statistics.bets import (
-    SHARES,
-    confidence_sequence,
-    log_capital,
-    log_capital_of_population,
-    lower_limit,
-)
+from lesion.statistics.bets import SHARES, confidence_sequence, log_capital, log_capital_of_population, lower_limit
 
 DIFFERENCES = st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=40)
 

@@ -5,13 +5,7 @@ import torch
 from lesion.statistics.splitmix import GAMMA, mixed, shifted
 
 # The stream of seed 1234567, by which implementations are compared (Rosetta Code, "Pseudo-random numbers/Splitmix64").
-PUBLISHED = [
-    6457827717110365317,
-    3203168211198807973,
-    9817491932198370423,
-    4593380528125082431,
-    16408922859458223821,
-]
+PUBLISHED = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
 
 
 def test_the_stream_of_a_seed_is_the_published_one():

@@ -68,19 +68,10 @@ def teach(patch: pytest.MonkeyPatch) -> None:
 def study(**values) -> TuningStudy:
     """A study of the tiny llama, three blocks, on sums, as small as can be."""
     small = {
-        "model": "tiny:llama",
-        "task": "sums",
-        "arms": ["critical", "random"],
-        "budget": 1,
-        "steps": 3,
-        "rows": 4,
-        "learning_rates": [0.01],
-        "seeds": [0, 1],
-        "items": 20,
-        "ablation_items": 6,
-        "validation_items": 5,
+        "model": "tiny:llama", "task": "sums", "arms": ["critical", "random"], "budget": 1, "steps": 3, "rows": 4,
+        "learning_rates": [0.01], "seeds": [0, 1], "items": 20, "ablation_items": 6, "validation_items": 5,
         "control_items": 10,
-    }
+    }  # fmt: skip
     return TuningStudy.make(**{**small, **values})
 
 

@@ -96,20 +96,12 @@ def test_a_name_that_is_none_is_told_with_the_nearest(name, says):
 @pytest.mark.parametrize(
     "name",
     [
-        "triviaqa?rule=substring",
-        "nq_open?rule=exact",
-        "mmlu?form=text",
-        "race?form=text",
-        "ioi?tempting=subject",
-        "facts?tempting=frequent",
-        "facts?tempting= her",
-        "primer:atlas?form=contrast",
-        "gold:primer:atlas",
-        "gold:shuffled:fewshot:8:primer:atlas",
-        "fewshot:4:ioi?tempting=subject",
+        "triviaqa?rule=substring", "nq_open?rule=exact", "mmlu?form=text", "race?form=text", "ioi?tempting=subject",
+        "facts?tempting=frequent", "facts?tempting= her", "primer:atlas?form=contrast", "gold:primer:atlas",
+        "gold:shuffled:fewshot:8:primer:atlas", "fewshot:4:ioi?tempting=subject",
         *(name for name in NAMES if name not in ("jsonl", "text")),
     ],
-)
+)  # fmt: skip
 def test_a_task_has_the_name_by_which_it_was_found(name):
     task = find(name)
     assert isinstance(task, Task)

@@ -11,14 +11,9 @@ from lesion.tasks.task import Item
 QUESTION = "Falk brought 81 mirrors. He finds 93 more, gives 34 to Sandor and doubles them. A box costs 47."
 ITEM = Item("1", QUESTION, "280", solution="81+93=174. 174-34=140. 140*2=280. #### 280")
 NAMES = {
-    "c": "copied number",
-    "o": "operation",
-    "f": "form",
-    "r": "result",
-    "n": "step or end",
-    "x": "other number",
+    "c": "copied number", "o": "operation", "f": "form", "r": "result", "n": "step or end", "x": "other number",
     "a": "final answer",
-}
+}  # fmt: skip
 
 
 class Pieces:
@@ -68,16 +63,9 @@ def test_numbers_of_a_solution_in_sentences_are_told_apart_likewise():
     item = Item("1", "Ida has 20 and buys 3 at $4 each. 2 share the rest.", "4.5", solution=text)
     kinds = [(text[span.start : span.stop], span.name) for span in DERIVATION.spans(item) if span.name != "step or end"]
     copied = [
-        ("3", "c"),
-        ("4", "c"),
-        ("12", "r"),
-        ("20", "c"),
-        ("12", "c"),
-        ("8", "r"),
-        ("8", "c"),
-        ("2", "c"),
+        ("3", "c"), ("4", "c"), ("12", "r"), ("20", "c"), ("12", "c"), ("8", "r"), ("8", "c"), ("2", "c"),
         ("4.5", "r"),
-    ]
+    ]  # fmt: skip
     assert kinds == [(word, NAMES[letter]) for word, letter in [*copied, ("*", "o"), ("-", "o"), ("/", "o")]]
     assert classes_of(find("gsm8k")) is classes_of(find("svamp")) is DERIVATION
 

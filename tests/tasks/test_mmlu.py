@@ -226,15 +226,9 @@ def test_every_prompt_is_word_for_word_that_of_the_harness(shared, speaker, form
 
 
 COUNTS = {
-    "global_facts": 100,
-    "high_school_geography": 198,
-    "marketing": 234,
-    "miscellaneous": 783,
-    "nutrition": 306,
-    "sociology": 201,
-    "us_foreign_policy": 100,
-    "world_religions": 171,
-}
+    "global_facts": 100, "high_school_geography": 198, "marketing": 234, "miscellaneous": 783, "nutrition": 306,
+    "sociology": 201, "us_foreign_policy": 100, "world_religions": 171,
+}  # fmt: skip
 
 
 def test_the_real_files_are_read_whole(shared):

@@ -177,16 +177,11 @@ def test_all_prompts_fit_the_bundled_models_context_with_their_answers():
 @pytest.mark.parametrize(
     ("said", "parsed", "correct"),
     [
-        ("14+7=21. 21*2=42. #### 42", "42", True),
-        ("#### 42", "42", True),
-        (" ####42 \n", "42", True),
-        ("#### 7 no, #### 42", "42", True),
-        ("14+7=21. #### 21", "21", False),
-        ("#### 42 apples", None, False),
-        ("#### 4 2", None, False),
-        ("the answer is 42", None, False),
+        ("14+7=21. 21*2=42. #### 42", "42", True), ("#### 42", "42", True), (" ####42 \n", "42", True),
+        ("#### 7 no, #### 42", "42", True), ("14+7=21. #### 21", "21", False), ("#### 42 apples", None, False),
+        ("#### 4 2", None, False), ("the answer is 42", None, False),
     ],
-)
+)  # fmt: skip
 def test_arithmetic_reads_the_number_behind_the_mark_at_the_end(said, parsed, correct):
     item = next(item for item in items("arithmetic"))
     item = type(item)(id="x", question="?", gold="42")

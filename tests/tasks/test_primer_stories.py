@@ -126,18 +126,12 @@ def check_passage(text: str, gold: str, sentences: int) -> None:
 
 
 PORTRAIT_KINDS = {
-    "Who": set(lexicon.FIRST_NAMES),
-    "What is the job": set(lexicon.JOBS),
-    "What work": set(lexicon.JOBS),
-    "Which animal": set(lexicon.ANIMALS),
-    "Which food": set(lexicon.FOODS),
-    "What did": set(lexicon.FOODS) | set(reading.SINGULARS),
-    "Which colour": set(lexicon.COLOURS),
-    "Where": set(lexicon.PLACES),
-    "In which place": set(lexicon.PLACES),
-    "Which town": set(lexicon.TOWNS),
+    "Who": set(lexicon.FIRST_NAMES), "What is the job": set(lexicon.JOBS), "What work": set(lexicon.JOBS),
+    "Which animal": set(lexicon.ANIMALS), "Which food": set(lexicon.FOODS),
+    "What did": set(lexicon.FOODS) | set(reading.SINGULARS), "Which colour": set(lexicon.COLOURS),
+    "Where": set(lexicon.PLACES), "In which place": set(lexicon.PLACES), "Which town": set(lexicon.TOWNS),
     "Which thing": set(reading.SINGULARS),
-}
+}  # fmt: skip
 
 
 def check_portrait(text: str, gold: str, sentences: int) -> None:

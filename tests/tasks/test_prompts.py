@@ -17,15 +17,9 @@ from lesion.tasks.prompts import encode, resolve, styles
 from lesion.tasks.task import Item, Task
 
 CONTROLS = [
-    "<bos>",
-    "<eos>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|begin_of_text|>",
-    "<|start_header_id|>",
-    "<|end_header_id|>",
+    "<bos>", "<eos>", "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
     "<|eot_id|>",
-]
+]  # fmt: skip
 CHAT = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"

@@ -125,15 +125,10 @@ def test_what_cannot_be_read_is_told(tmp_path, monkeypatch, name, content, says)
 @pytest.mark.parametrize(
     ("cell", "stop"),
     [
-        ('[" a", "\\nQ:"]', (" a", "\nQ:")),
-        ("[]", ()),
-        ("\\nQ:", ("\nQ:",)),
-        ("\nQ:", ("\nQ:",)),
-        ('"\\nQ:"', ("\nQ:",)),
-        ("[END]", ("[END]",)),
-        ('"', ('"',)),
+        ('[" a", "\\nQ:"]', (" a", "\nQ:")), ("[]", ()), ("\\nQ:", ("\nQ:",)), ("\nQ:", ("\nQ:",)),
+        ('"\\nQ:"', ("\nQ:",)), ("[END]", ("[END]",)), ('"', ('"',)),
     ],
-)
+)  # fmt: skip
 def test_a_cell_of_a_table_holds_one_stop_or_a_list(tmp_path, cell, stop):
     file = tmp_path / "q.csv"
     with file.open("w", newline="", encoding="utf-8") as out:
@@ -215,23 +210,13 @@ def test_choices_of_a_data_frame_are_lists_of_any_kind(of):
 @pytest.mark.parametrize(
     ("choices", "answer", "gold"),
     [
-        (["a", "b", "c"], 1, "b"),
-        (["10", "20"], 1, "20"),
-        (["0", "1"], 1, "1"),
-        ([3, 4], 4, "4"),
-        (["3", "4", "0", "1"], "1", "1"),
-        (["3", "4", "0", "1"], 1, None),
-        (["1.0", "2"], 1, None),
-        (["a", "b"], 2, None),
-        (["a", "b"], 1.0, None),
-        (["a", "b"], "1", None),
-        (["A", "B", "C"], "B", "B"),
-        (["B", "A"], "B", "B"),
-        (["Paris", "Rome"], "B", "Rome"),
-        (["Paris", "Rome"], "b", None),
+        (["a", "b", "c"], 1, "b"), (["10", "20"], 1, "20"), (["0", "1"], 1, "1"), ([3, 4], 4, "4"),
+        (["3", "4", "0", "1"], "1", "1"), (["3", "4", "0", "1"], 1, None), (["1.0", "2"], 1, None),
+        (["a", "b"], 2, None), (["a", "b"], 1.0, None), (["a", "b"], "1", None), (["A", "B", "C"], "B", "B"),
+        (["B", "A"], "B", "B"), (["Paris", "Rome"], "B", "Rome"), (["Paris", "Rome"], "b", None),
         (["b", "a"], "A", None),
     ],
-)
+)  # fmt: skip
 def test_a_whole_number_is_a_place_among_choices_where_no_other_choice_reads_like_it(tmp_path, choices, answer, gold):
     row = {"prompt": "p", "answer": answer, "choices": choices}
     file = tmp_path / "q.jsonl"

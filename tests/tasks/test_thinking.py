@@ -14,11 +14,7 @@ from tiny import tokenizer
         ("It is 4.", "", "It is 4."),
         ("<think>\nhm, 4\n</think>\n\nIt is 4.", "<think>\nhm, 4\n</think>\n\n", "It is 4."),
         ("<think>\n\n</think>\n\n", "<think>\n\n</think>\n\n", ""),
-        (
-            "hm, 4\n</think>\n\n4",
-            "hm, 4\n</think>\n\n",
-            "4",
-        ),  # said behind a prompt that has the tag
+        ("hm, 4\n</think>\n\n4", "hm, 4\n</think>\n\n", "4"),  # said behind a prompt that has the tag
         ("<think>a</think>b</think> c", "<think>a</think>b</think> ", "c"),
         ("\n<think>\nhm, 4, 4, 4", "\n<think>\nhm, 4, 4, 4", None),
         ("A tag <think> in the middle", "", "A tag <think> in the middle"),

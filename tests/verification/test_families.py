@@ -32,10 +32,7 @@ class Heard(Silent):
 
 @pytest.mark.parametrize(
     ("kind", "way", "right", "none"),
-    [
-        ("gpt_oss", "fast", "verified", {"neuron"}),
-        ("lfm2", "shared", "exact on the simple way", {"expert"}),
-    ],
+    [("gpt_oss", "fast", "verified", {"neuron"}), ("lfm2", "shared", "exact on the simple way", {"expert"})],
 )
 def test_a_type_is_verified_in_every_column(kind, way, right, none):
     made = family(kind)

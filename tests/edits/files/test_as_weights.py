@@ -32,15 +32,10 @@ def assert_same(folder, base, edit) -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        "1x0",
-        lesion.ScaleMlp(0, 0.5),
-        ["0.attention×2", "1.mlp×0"],
-        "0-1×0",
-        lesion.Truncate("1.mlp.up", 0.1),
-        lesion.ScaleParameters(lesion.Magnitude(0.3), 0.0),
-        "0.mlp×0.5 + 1.mlp.up top 0.1",
+        "1x0", lesion.ScaleMlp(0, 0.5), ["0.attention×2", "1.mlp×0"], "0-1×0", lesion.Truncate("1.mlp.up", 0.1),
+        lesion.ScaleParameters(lesion.Magnitude(0.3), 0.0), "0.mlp×0.5 + 1.mlp.up top 0.1",
     ],
-)
+)  # fmt: skip
 def test_a_checkpoint_says_what_the_model_says_under_the_edit(edit, tmp_path):
     source = checkpoint(tmp_path / "base")
     done = lesion.apply(source, edit, tmp_path / "out")

@@ -107,12 +107,7 @@ def stories(shared) -> Model:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "facts",
-        "facts:{data}/counterfact/counterfact-val.json",
-        "fewshot:2:ioi:{data}/ioi/ioi.json",
-    ],
+    "name", ["facts", "facts:{data}/counterfact/counterfact-val.json", "fewshot:2:ioi:{data}/ioi/ioi.json"]
 )
 def test_a_real_checkpoint_answers_as_one_plain_pass_over_the_text(shared, stories, name):
     task = find(name.format(data=shared / "data"))

@@ -16,15 +16,9 @@ from lesion.models.load import Model
 
 # Edits so slight that answers begin as the baseline's, and some leave it sooner or later.
 SLIGHT: tuple[Edit, ...] = (
-    BASELINE,
-    ScaleBlock(1, 1.0),
-    ScaleBlock(0, 0.99),
-    ScaleMlp(1, 0.9),
-    ScaleAttention(2, 0.8),
-    ScaleBlock(2, 0.85),
-    ScaleBlock(1),
-    Compose((ScaleMlp(0, 0.97), ScaleBlock(2, 1.05))),
-)
+    BASELINE, ScaleBlock(1, 1.0), ScaleBlock(0, 0.99), ScaleMlp(1, 0.9), ScaleAttention(2, 0.8), ScaleBlock(2, 0.85),
+    ScaleBlock(1), Compose((ScaleMlp(0, 0.97), ScaleBlock(2, 1.05))),
+)  # fmt: skip
 
 
 def asked(texts, edits=SLIGHT, decoding: Decoding = Decoding(16)) -> list[Request]:  # noqa: B008 - frozen

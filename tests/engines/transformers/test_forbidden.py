@@ -1,5 +1,7 @@
 """Tokens that no answer begins with: what is said instead, and how likely the others are."""
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -32,22 +34,28 @@ def alike(request, monkeypatch):
     monkeypatch.setattr("lesion.engines.transformers.engine.way_of", lambda model: Way(request.param))
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_rows_of_one_batch_say_what_plain_decoding_says_whatever_is_forbidden_to_each(family, alike):
+@cache
+def asked(family: str) -> tuple[Model, dict[Request, list[int]]]:
+    """A model, and requests that forbid no token, the likeliest, and the two likeliest, with what each should say."""
     model = tiny.model(family)
-    requests = []
+    expected = {}
     for number, prompt in enumerate(prompts(3, longest=12, seed=3)):
         for edit in (BASELINE, ScaleBlock(1)):
-            first = alone(model, prompt, edit, ())[0]
-            second = alone(model, prompt, edit, (first,))[0]
-            for forbidden in ((), (first,), (first, second)):
-                decoding = Decoding(LENGTH, forbidden=forbidden)
-                requests.append(Request(f"{number} {edit} {len(forbidden)}", prompt, edit, decoding))
-    answers = {response.key: response for response in TransformersEngine(model, 4).answer(requests)}
-    for request in requests:
-        expected = alone(model, request.prompt, request.edit, request.decoding.forbidden)
-        assert list(answers[request.key].token_ids) == expected
-        assert expected[0] not in request.decoding.forbidden
+            forbidden: tuple[int, ...] = ()
+            for count in range(3):
+                request = Request(f"{number} {edit} {count}", prompt, edit, Decoding(LENGTH, forbidden=forbidden))
+                expected[request] = alone(model, prompt, edit, forbidden)
+                assert expected[request][0] not in forbidden
+                forbidden += (expected[request][0],)
+    return model, expected
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_rows_of_one_batch_say_what_plain_decoding_says_whatever_is_forbidden_to_each(family, alike):
+    model, expected = asked(family)
+    answers = {response.key: response for response in TransformersEngine(model, 4).answer(expected)}
+    for request, said in expected.items():
+        assert list(answers[request.key].token_ids) == said
 
 
 def test_a_token_that_is_looked_up_has_its_probability_and_rank_among_the_allowed_ones(alike):

@@ -128,8 +128,7 @@ def test_a_sweep_says_what_plain_generate_says_to_each_prompt_alone(model):
 
 
 @pytest.mark.parametrize(
-    ("kind", "size"),
-    [("qwen3_next", 3), ("mamba2", 1), ("lfm2", 3), ("llama4_text", 1), ("jamba", 3), ("rwkv", 1)],
+    ("kind", "size"), [("qwen3_next", 3), ("mamba2", 1), ("lfm2", 3), ("llama4_text", 1), ("jamba", 3), ("rwkv", 1)]
 )
 def test_a_block_times_zero_is_a_block_whose_weights_are_zero(kind, size):
     model = kept(kind)

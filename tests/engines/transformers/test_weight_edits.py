@@ -20,14 +20,9 @@ from lesion.models.load import Model
 PRUNED = ScaleParameters(Magnitude(0.1), 0.0)
 BOOSTED = ScaleParameters(Random(Magnitude(0.3), 1), 1.7)
 EDITS: tuple[Edit, ...] = (
-    PRUNED,
-    BASELINE,
-    Compose((PRUNED, ScaleBlock(1))),
-    Compose((ScaleMlp(0, 0.5), BOOSTED)),
-    ScaleBlock(2),
-    Compose((PRUNED, BOOSTED)),
-    BOOSTED,
-)
+    PRUNED, BASELINE, Compose((PRUNED, ScaleBlock(1))), Compose((ScaleMlp(0, 0.5), BOOSTED)), ScaleBlock(2),
+    Compose((PRUNED, BOOSTED)), BOOSTED,
+)  # fmt: skip
 CHOICES = ((7, 8, 9), (20,), (33, 5))
 
 

@@ -6,7 +6,6 @@ import pytest
 
 import lesion as python
 from commandline import lesion
-from lesion.report import drawing
 from lesion_labs.memory import run, sizes, theory
 from lesion_labs.memory.report import MemoryResult
 from lesion_labs.memory.result import MemorySummary
@@ -22,10 +21,6 @@ def _small(monkeypatch):
     monkeypatch.setattr(theory, "SEEDS", 3)
     monkeypatch.setattr(theory, "BATCH", 400)
     monkeypatch.setattr(theory, "RESAMPLES", 50)
-    # The figures are drawn in test_report.py.
-    monkeypatch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
-    monkeypatch.setattr(drawing, "svg", lambda specified: "<svg></svg>")
-    monkeypatch.setattr(drawing, "png_file", lambda drawn: b"")
 
 
 OPTIONS = ("--classes", 4, "--width", 24, "--noise", 0.6, "--steps", 600)

@@ -64,11 +64,7 @@ def test_memories_trained_together_move_as_each_alone():
 
 
 @settings(max_examples=15, deadline=None)
-@given(
-    classes=st.integers(2, 12),
-    repeats=st.integers(1, 3),
-    noise=st.floats(0, 0.9),
-)
+@given(classes=st.integers(2, 12), repeats=st.integers(1, 3), noise=st.floats(0, 0.9))
 def test_the_spectrum_with_orthonormal_codes_is_that_of_the_three_numbers(classes, repeats, noise):
     recipe = memory(classes, repeats * classes, 40, noise)
     steps = [1, 3, 150]

@@ -10,10 +10,7 @@ from page_checks import hostile_study
 from lesion.report import theme
 from written import write_layers
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed")]
 
 LIST = "[...document.querySelectorAll('#grid [role=rowheader]')]"
 CELLS = "[...document.querySelectorAll('#grid [role=gridcell]')]"
@@ -51,6 +48,15 @@ def test_a_table_without_room_for_its_rows_ends_with_a_whole_one_and_says_so(tab
         )
     assert boxes
     assert all(box == [0, True, "block"] for box in boxes)
+
+
+def test_without_a_script_the_pictures_are_there(tab, address):
+    with tab.without_scripts():
+        tab.open(address)
+        heights = "[...document.querySelectorAll('.vega > svg')].map(svg => svg.getBoundingClientRect().height)"
+        assert len(tab.ask(heights)) == tab.ask("document.querySelectorAll('.vega').length")
+        assert min(tab.ask(heights)) > 40
+        assert tab.ask("getComputedStyle(document.querySelector('.vega path[stroke]')).stroke").startswith("rgb(")
 
 
 def test_choosing_a_cut_shows_both_answers_side_by_side(tab, address):

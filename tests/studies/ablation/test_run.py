@@ -271,10 +271,7 @@ def test_weights_or_items_that_changed_between_two_runs_are_never_mixed(sums, ti
 def test_tasks_may_differ_in_items_limit_stop_and_style(tinies, tmp_path):
     first, second = (questions(tmp_path / f"{name}.jsonl", 9) for name in ("first", "second"))
     oracle = Oracle()
-    tasks = [
-        str(first),
-        {"name": str(second), "items": 2, "max_new_tokens": 9, "stop": ["#"], "prompt_style": "plain"},
-    ]
+    tasks = [str(first), {"name": str(second), "items": 2, "max_new_tokens": 9, "stop": ["#"], "prompt_style": "plain"}]
     mixed = Study.make(models=["tiny:llama"], tasks=tasks, items=4, decoding={"max_new_tokens": 3}, edits={"layers": 0})
     run(mixed, tmp_path / "out", models=tinies, make_engine=oracle)
     asked = Counter((r.decoding.max_new_tokens, r.decoding.stop, 4 if len(r.prompt) < 12 else 2) for r in oracle.asked)

@@ -69,11 +69,7 @@ def test_every_key_arrives():
         name="gsm8k", items="all", max_new_tokens=300, prompt_style="raw", stop=("\n\n", "Q:")
     )
     assert study.tasks[1].stop == ("\n",)
-    assert (study.edits.unit, study.edits.layers, study.edits.factor) == (
-        ("block", "mlp"),
-        "0-3,7",
-        (0.0, 0.5),
-    )
+    assert (study.edits.unit, study.edits.layers, study.edits.factor) == (("block", "mlp"), "0-3,7", (0.0, 0.5))
     assert (study.decoding.temperature, study.decoding.top_p, study.decoding.max_new_tokens) == (0.7, 0.9, 64)
 
 
@@ -179,24 +175,14 @@ BASE: dict[str, object] = {"models": ["a", "b"], "tasks": ["t", "u"]}
 @pytest.mark.parametrize(
     "change",
     [
-        {"models": ["a"]},
-        {"models": ["a", {"source": "b", "revision": "x"}]},
-        {"models": ["a", {"source": "b", "prompt_style": "chat"}]},
-        {"tasks": ["t"]},
-        {"tasks": ["t", {"name": "u", "items": 3}]},
-        {"tasks": ["t", {"name": "u", "stop": "."}]},
-        {"items": 101},
-        {"seed": 1},
-        {"dtype": "float32"},
-        {"prompt_style": "chat"},
-        {"edits": {"unit": "mlp"}},
-        {"edits": {"layers": "0-3"}},
-        {"edits": {"factor": 0.5}},
-        {"decoding": {"temperature": 1.0}},
-        {"decoding": {"max_new_tokens": 9}},
-        {"decoding": {"stop_loops": 4}},
+        {"models": ["a"]}, {"models": ["a", {"source": "b", "revision": "x"}]},
+        {"models": ["a", {"source": "b", "prompt_style": "chat"}]}, {"tasks": ["t"]},
+        {"tasks": ["t", {"name": "u", "items": 3}]}, {"tasks": ["t", {"name": "u", "stop": "."}]}, {"items": 101},
+        {"seed": 1}, {"dtype": "float32"}, {"prompt_style": "chat"}, {"edits": {"unit": "mlp"}},
+        {"edits": {"layers": "0-3"}}, {"edits": {"factor": 0.5}}, {"decoding": {"temperature": 1.0}},
+        {"decoding": {"max_new_tokens": 9}}, {"decoding": {"stop_loops": 4}},
     ],
-)
+)  # fmt: skip
 def test_the_identity_changes_with_what_determines_the_answers(change):
     assert Study.make(**(BASE | change)).identity() != Study.make(**BASE).identity()
 
@@ -273,26 +259,17 @@ def _message(text: str) -> str:
             "models = 'a'\nlayers = '0-3'\ntasks = 't'",
             "f.toml, line 2: there is no key 'layers' here: it belongs in [edits].",
         ),
-        (
-            "models = 'a'",
-            "f.toml: tasks is missing; give a list of at least one task: strings, or tables with a name.",
-        ),
+        ("models = 'a'", "f.toml: tasks is missing; give a list of at least one task: strings, or tables with a name."),
         (
             "models = 'a'\n[[tasks]]\nname = 't'\n[[tasks]]\nitems = 3",
             "f.toml, line 4: tasks.name is missing; give the name of a task, for example gsm8k or primer:atlas.",
         ),
-        (
-            "models = 'a'\ntasks = 't'\nitems = 0",
-            "f.toml, line 3: items must be a whole number from 1, or all, not 0.",
-        ),
+        ("models = 'a'\ntasks = 't'\nitems = 0", "f.toml, line 3: items must be a whole number from 1, or all, not 0."),
         (
             "models = 'a'\ntasks = 't'\nitems = true",
             "f.toml, line 3: items must be a whole number from 1, or all, not true.",
         ),
-        (
-            "models = 'a'\ntasks = 't'\nseed = 1.5",
-            "f.toml, line 3: seed must be a whole number from 0, not 1.5.",
-        ),
+        ("models = 'a'\ntasks = 't'\nseed = 1.5", "f.toml, line 3: seed must be a whole number from 0, not 1.5."),
         (
             "models = 'a'\ntasks = 't'\nlevel = 95",
             "f.toml, line 3: level must be a number between 0 and 1, for example 0.95, not 95.",

@@ -8,10 +8,7 @@ from made_answers import folder
 
 import lesion
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed")]
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,8 @@ from lesion.studies.isolation.evaluation import EvaluatedTask
 def task(kind="choose", chance=None, low=0.9, **changes):
     baseline = {"result": {"value": 0.95, "low": low, "high": 1.0}}
     entry = {
-        "name": "t",
-        "role": "control",
-        "kind": kind,
-        "items": 9,
-        "chance": chance,
-        "baseline": baseline,
-        "cells": [],
-    }
+        "name": "t", "role": "control", "kind": kind, "items": 9, "chance": chance, "baseline": baseline, "cells": [],
+    }  # fmt: skip
     return EvaluatedTask.model_validate(entry | changes)
 
 

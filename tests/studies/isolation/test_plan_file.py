@@ -12,7 +12,7 @@ EDIT = {
     **{"factor": 0.0, "random_of": None, "seed": None, "selected": 5, "total": 10, "achieved": None},
 }
 WHOLE = {
-    **{"model": "m", "dtype": "float32", "tasks": {}, "chance": {}, "skill": None, "validation": None, "level": 0.95},
+    **{"model": "m", "dtype": "float32", "tasks": {}, "chance": {}, "skill": None, "validation": None, "level": 0.95}
 }
 
 

@@ -65,10 +65,7 @@ def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says():
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        (
-            [(-1.0, -2.0, 0.0), (-1.5, -2.0, 0.0), (1.0, -2.0, 0.0)],
-            "only 33 % of the clean runs prefer the right",
-        ),
+        ([(-1.0, -2.0, 0.0), (-1.5, -2.0, 0.0), (1.0, -2.0, 0.0)], "only 33 % of the clean runs prefer the right"),
         ([(1.0, -2.0, 0.0), (1.0, 4.0, 0.0)], "is not shown to change the logit difference"),
     ],
 )

@@ -90,17 +90,10 @@ def test_items_are_all_different_and_kept_apart_from_calibration_where_there_are
 @pytest.mark.parametrize(
     ("name", "count"),
     [
-        ("add?digits=1", 100),
-        ("subtract?digits=1", 55),
-        ("compare?digits=1", 90),
-        ("copy?digits=1", 180),
-        ("words?digits=1", 10),
-        ("words", 90),
-        ("words?digits=3", 450),
-        ("multiply", 2000),
-        ("add?digits=6", 2000),
+        ("add?digits=1", 100), ("subtract?digits=1", 55), ("compare?digits=1", 90), ("copy?digits=1", 180),
+        ("words?digits=1", 10), ("words", 90), ("words?digits=3", 450), ("multiply", 2000), ("add?digits=6", 2000),
     ],
-)
+)  # fmt: skip
 def test_there_are_as_many_as_there_are_problems(name, count):
     assert len(find(f"arithmetic:{name}").load()) == count
 
@@ -156,26 +149,15 @@ def test_one_task_typed_in_several_ways_is_one(typed, canonical_name):
 @pytest.mark.parametrize(
     ("text", "finish", "parsed", "correct"),
     [
-        (" 46", "stop", "46", True),
-        ("46.", "stop", "46", True),
-        (" 46, 12 + 35 = 47", "stop", "46", True),
-        ("12 + 34 = 46", "stop", "46", True),
-        ("12 plus 34 is 46.", "stop", "46", True),
-        ("The sum of 12 and 34 is 46.", "stop", "46", True),
-        ("46 apples", "stop", "46", True),
-        ("\n 46\n99", "stop", "46", True),
-        (" 1,046", "stop", "1046", False),
-        ("460", "stop", "460", False),
-        ("-46", "stop", "-46", False),
-        ("46.5", "stop", None, False),
-        ("forty-six", "stop", None, False),
-        ("", "stop", None, False),
-        ("46", "length", None, False),
-        ("46 and then", "length", "46", True),
-        ("46", "nonfinite", None, False),
-        ("9" * 5000, "stop", None, False),
+        (" 46", "stop", "46", True), ("46.", "stop", "46", True), (" 46, 12 + 35 = 47", "stop", "46", True),
+        ("12 + 34 = 46", "stop", "46", True), ("12 plus 34 is 46.", "stop", "46", True),
+        ("The sum of 12 and 34 is 46.", "stop", "46", True), ("46 apples", "stop", "46", True),
+        ("\n 46\n99", "stop", "46", True), (" 1,046", "stop", "1046", False), ("460", "stop", "460", False),
+        ("-46", "stop", "-46", False), ("46.5", "stop", None, False), ("forty-six", "stop", None, False),
+        ("", "stop", None, False), ("46", "length", None, False), ("46 and then", "length", "46", True),
+        ("46", "nonfinite", None, False), ("9" * 5000, "stop", None, False),
     ],
-)
+)  # fmt: skip
 def test_the_whole_number_of_the_first_line_is_read(text, finish, parsed, correct):
     task = find("arithmetic:add")
     item = next(item for item in task.load() if item.gold == "46")

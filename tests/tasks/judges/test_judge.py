@@ -58,18 +58,12 @@ def test_an_empty_answer_is_unparseable(rule):
 @pytest.mark.parametrize(
     ("answer", "right"),
     [
-        ("Mark Twain", True),
-        ("It was Mark Twain.", True),
-        ("the MARK-TWAIN", True),
-        ("\n\n Mark Twain\nQuestion: who?", True),
-        ("<think>Dickens?</think>\nMark Twain", True),
-        ("<answer> Mark Twain </answer> and more", True),
-        ("Samuel Clemens", True),
-        ("Twain", False),
-        ("Mark Twains", False),
-        ("Charles Dickens\nMark Twain", False),
+        ("Mark Twain", True), ("It was Mark Twain.", True), ("the MARK-TWAIN", True),
+        ("\n\n Mark Twain\nQuestion: who?", True), ("<think>Dickens?</think>\nMark Twain", True),
+        ("<answer> Mark Twain </answer> and more", True), ("Samuel Clemens", True), ("Twain", False),
+        ("Mark Twains", False), ("Charles Dickens\nMark Twain", False),
     ],
-)
+)  # fmt: skip
 def test_trivia_answers_are_compared_as_whole_words_of_the_first_line(answer, right):
     assert judge.aliases(answer, "Mark Twain", aliases=("Samuel Clemens",)).correct is right
 

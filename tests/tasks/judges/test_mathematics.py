@@ -53,31 +53,17 @@ def test_the_answer_is_read_where_the_text_states_it(text, read):
 @pytest.mark.parametrize(
     ("text", "gold"),
     [
-        ("The answer is 1200.", "1,200"),
-        ("The answer is 1,200.", "1200"),
-        ("#### -3", "-3"),
-        ("The answer is −3.", "-3"),
-        (r"\boxed{\frac{3}{4}}", r"\frac{3}{4}"),
-        (r"\boxed{\dfrac{6}{8}}", r"\frac{3}{4}"),
-        (r"\boxed{0.75}", r"\frac{3}{4}"),
-        ("The answer is 3/4.", r"\frac{3}{4}"),
-        ("The answer is 18.", "$18.00"),
-        (r"\boxed{\$18}", "$18.00"),
-        ("The answer is $18.00.", "18"),
-        (r"\boxed{10,\!080}", "10080"),
-        (r"\boxed{10{,}080}", "10,080"),
-        (r"\boxed{x+1}", "1 + x"),
-        (r"\boxed{(x-1)(x+1)}", "x^2-1"),
-        (r"\boxed{2\sqrt{2}}", r"\sqrt{8}"),
-        (r"\boxed{x = 5}", "5"),
-        (r"\boxed{5 \text{ cm}}", "5"),
-        (r"\boxed{\text{Evelyn}}", r"\text{Evelyn}"),
-        ("The answer is Evelyn.", r"\text{Evelyn}"),
-        (r"\boxed{\left( 3, \frac{\pi}{2} \right)}", r"(3, \pi/2)"),
-        (r"\boxed{50\%}", "50"),
-        ("The answer is 0.333333.", "0.3333333"),
+        ("The answer is 1200.", "1,200"), ("The answer is 1,200.", "1200"), ("#### -3", "-3"),
+        ("The answer is −3.", "-3"), (r"\boxed{\frac{3}{4}}", r"\frac{3}{4}"),
+        (r"\boxed{\dfrac{6}{8}}", r"\frac{3}{4}"), (r"\boxed{0.75}", r"\frac{3}{4}"),
+        ("The answer is 3/4.", r"\frac{3}{4}"), ("The answer is 18.", "$18.00"), (r"\boxed{\$18}", "$18.00"),
+        ("The answer is $18.00.", "18"), (r"\boxed{10,\!080}", "10080"), (r"\boxed{10{,}080}", "10,080"),
+        (r"\boxed{x+1}", "1 + x"), (r"\boxed{(x-1)(x+1)}", "x^2-1"), (r"\boxed{2\sqrt{2}}", r"\sqrt{8}"),
+        (r"\boxed{x = 5}", "5"), (r"\boxed{5 \text{ cm}}", "5"), (r"\boxed{\text{Evelyn}}", r"\text{Evelyn}"),
+        ("The answer is Evelyn.", r"\text{Evelyn}"), (r"\boxed{\left( 3, \frac{\pi}{2} \right)}", r"(3, \pi/2)"),
+        (r"\boxed{50\%}", "50"), ("The answer is 0.333333.", "0.3333333"),
     ],
-)
+)  # fmt: skip
 def test_equal_answers_in_other_clothes_are_right(text, gold):
     assert math(text, gold).correct
 
@@ -85,19 +71,12 @@ def test_equal_answers_in_other_clothes_are_right(text, gold):
 @pytest.mark.parametrize(
     ("text", "gold"),
     [
-        ("The answer is 1.", "1,200"),
-        ("The answer is 3.", "-3"),
-        ("The answer is 3.", r"\frac{3}{4}"),
-        ("The answer is 4.", r"\frac{3}{4}"),
-        ("The answer is 1800.", "$18.00"),
-        (r"\boxed{x-1}", "x+1"),
-        (r"\boxed{(2, 1)}", "(1, 2)"),
-        ("The answer is 18.0001.", "18"),
-        ("The answer is 100000001.", "100000000"),
-        (r"\boxed{10^{10^{10}}}", "10"),
-        (r"\boxed{e^{e^{e^{e^{10}}}}}", "10"),
+        ("The answer is 1.", "1,200"), ("The answer is 3.", "-3"), ("The answer is 3.", r"\frac{3}{4}"),
+        ("The answer is 4.", r"\frac{3}{4}"), ("The answer is 1800.", "$18.00"), (r"\boxed{x-1}", "x+1"),
+        (r"\boxed{(2, 1)}", "(1, 2)"), ("The answer is 18.0001.", "18"), ("The answer is 100000001.", "100000000"),
+        (r"\boxed{10^{10^{10}}}", "10"), (r"\boxed{e^{e^{e^{e^{10}}}}}", "10"),
     ],
-)
+)  # fmt: skip
 def test_different_answers_are_wrong(text, gold):
     verdict = math(text, gold)
     assert not verdict.correct
@@ -148,16 +127,8 @@ def test_decimals_are_compared_exactly(whole, cents):
 
 
 PIECES = [
-    *"{}()[]|:<>x12,; \\$^_'°=≤√½?%‰-+!\n",
-    "km",
-    "per",
-    r"\frac",
-    r"\boxed{",
-    "#### ",
-    "answer is ",
-    "or",
-    "twice",
-]
+    *"{}()[]|:<>x12,; \\$^_'°=≤√½?%‰-+!\n", "km", "per", r"\frac", r"\boxed{", "#### ", "answer is ", "or", "twice",
+]  # fmt: skip
 
 
 @given(st.text(max_size=200) | st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
@@ -167,29 +138,13 @@ def test_any_text_gets_a_verdict(text):
 
 
 HOSTILE = [
-    "9**9**9",
-    r"9^{9^9}",
-    r"((((9^{99})^{99})^{99})^{99})^{99}",
-    "100000000!",
-    "9!!!!",
-    r"2^{-9^{9^9}}",
-    r"\begin{pmatrix}9^{9^9}&1\\2&3\end{pmatrix}",
-    r"\sqrt[3]{9^{9^9}}",
-    r"\sin(10^{10^{10}})",
-    r"\binom{10^9}{5\cdot 10^8}",
-    "(" * 400,
-    r"\frac" * 90,
-    "9" * 10_000,
-    "9^9^9^9",
-    r"\frac{1}{" * 1000 + "2" + "}" * 1000,
-    "1000000000!",
-    r"\sqrt{" * 60 + "2" + "}" * 60,
-    "10^(10^(10^10)) - 10^(10^(10^10))",
-    "x^(10^9)",
-    r"\sin(9^{9999})",
-    r"\binom{1000000}{500000}\pi",
+    "9**9**9", r"9^{9^9}", r"((((9^{99})^{99})^{99})^{99})^{99}", "100000000!", "9!!!!", r"2^{-9^{9^9}}",
+    r"\begin{pmatrix}9^{9^9}&1\\2&3\end{pmatrix}", r"\sqrt[3]{9^{9^9}}", r"\sin(10^{10^{10}})",
+    r"\binom{10^9}{5\cdot 10^8}", "(" * 400, r"\frac" * 90, "9" * 10_000, "9^9^9^9",
+    r"\frac{1}{" * 1000 + "2" + "}" * 1000, "1000000000!", r"\sqrt{" * 60 + "2" + "}" * 60,
+    "10^(10^(10^10)) - 10^(10^(10^10))", "x^(10^9)", r"\sin(9^{9999})", r"\binom{1000000}{500000}\pi",
     "-" * 400 + "1",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

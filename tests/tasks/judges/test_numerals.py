@@ -48,18 +48,12 @@ def test_fractions_and_mixed_numbers_have_their_exact_values(whole, above, more)
 @pytest.mark.parametrize(
     ("text", "exact"),
     [
-        ("½", Fraction(1, 2)),
-        ("2⅔", Fraction(8, 3)),
-        (r"\frac12", Fraction(1, 2)),
-        (r"0.1\overline{6}", Fraction(1, 6)),
-        (r"12.5\%", Fraction(1, 8)),
-        ("50 per cent", Fraction(1, 2)),
-        (r"1.5 \text{ million}", Fraction(1_500_000)),
-        ("3 million 200 thousand", Fraction(3_200_000)),
-        ("2 thousand and 5 hundred", Fraction(2500)),
-        ("2 dozen", Fraction(24)),
+        ("½", Fraction(1, 2)), ("2⅔", Fraction(8, 3)), (r"\frac12", Fraction(1, 2)),
+        (r"0.1\overline{6}", Fraction(1, 6)), (r"12.5\%", Fraction(1, 8)), ("50 per cent", Fraction(1, 2)),
+        (r"1.5 \text{ million}", Fraction(1_500_000)), ("3 million 200 thousand", Fraction(3_200_000)),
+        ("2 thousand and 5 hundred", Fraction(2500)), ("2 dozen", Fraction(24)),
     ],
-)
+)  # fmt: skip
 def test_words_and_signs_behind_a_number_multiply_it(text, exact):
     assert value(text) == exact
 
@@ -74,18 +68,11 @@ def test_numbers_too_large_to_convert_are_not_read():
 @pytest.mark.parametrize(
     ("one", "other", "alike"),
     [
-        ("0.333333", "1/3", True),
-        ("0.33333", "1/3", False),
-        ("0.333333", "0.33333334", True),
-        ("0.333334", "0.333333", False),
-        ("15.0000001", "15", False),
-        ("15.0000001", "15.000000", True),
-        ("50%", "50", True),
-        ("50%", "0.5", True),
-        ("50%", "0.5%", False),
-        ("1.5 million", "1.5 billion", False),
+        ("0.333333", "1/3", True), ("0.33333", "1/3", False), ("0.333333", "0.33333334", True),
+        ("0.333334", "0.333333", False), ("15.0000001", "15", False), ("15.0000001", "15.000000", True),
+        ("50%", "50", True), ("50%", "0.5", True), ("50%", "0.5%", False), ("1.5 million", "1.5 billion", False),
     ],
-)
+)  # fmt: skip
 def test_numbers_are_the_same_exactly_or_rounded_or_in_the_unit_of_the_question(one, other, alike):
     assert math(rf"\boxed{{{one}}}", other).correct is alike
     assert math(rf"\boxed{{{other}}}", one).correct is alike

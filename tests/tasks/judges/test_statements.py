@@ -12,16 +12,11 @@ from lesion.tasks.judges.statements import given_first, last
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("2 apples and 3 pears, 5 in all", "5"),
-        ("so it is 7 = 10 - 3", "7"),
-        ("it is 12, not 10.", "12"),
-        ("She gets:\n- 12 apples", "12"),
-        ("8 apples - 3", "3"),
-        ("x = - 3", "- 3"),
-        ("20\n- 8\n= 12", "12"),
+        ("2 apples and 3 pears, 5 in all", "5"), ("so it is 7 = 10 - 3", "7"), ("it is 12, not 10.", "12"),
+        ("She gets:\n- 12 apples", "12"), ("8 apples - 3", "3"), ("x = - 3", "- 3"), ("20\n- 8\n= 12", "12"),
         ("192 / 1.2 or 160 = Y", "160"),
     ],
-)
+)  # fmt: skip
 def test_the_last_number_that_a_text_states(text, number):
     found = last(text)
     assert found is not None
@@ -32,22 +27,13 @@ def test_the_last_number_that_a_text_states(text, number):
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("12\n\nShe has 3 boxes.", "12"),
-        ("**12**\nBecause 3 boxes hold 4.", "12"),
-        ("12 apples\n\nEach box holds 4.", "12"),
-        ("12 apples, because 3 boxes hold 4.", "12"),
-        ("12 (3 boxes of 4)", "12"),
-        ("12", None),
-        ("12\n", None),
-        ("12\n+ 3", None),
-        ("12\n13\n14", None),
-        ("12\nThen 12 * 2 = 24", None),
-        ("1. She has 3 boxes.\n2. Each holds 4.", None),
-        ("12 apples\nShe buys 3 more.", None),
-        ("3 + 4\n\nThat is all.", None),
-        ("2 pizzas were cut", None),
+        ("12\n\nShe has 3 boxes.", "12"), ("**12**\nBecause 3 boxes hold 4.", "12"),
+        ("12 apples\n\nEach box holds 4.", "12"), ("12 apples, because 3 boxes hold 4.", "12"),
+        ("12 (3 boxes of 4)", "12"), ("12", None), ("12\n", None), ("12\n+ 3", None), ("12\n13\n14", None),
+        ("12\nThen 12 * 2 = 24", None), ("1. She has 3 boxes.\n2. Each holds 4.", None),
+        ("12 apples\nShe buys 3 more.", None), ("3 + 4\n\nThat is all.", None), ("2 pizzas were cut", None),
     ],
-)
+)  # fmt: skip
 def test_a_number_given_before_its_explanation(text, number):
     assert given_first(text) == number
 

@@ -24,10 +24,7 @@ def test_the_table_has_a_row_per_model_and_task_with_the_blocks_at_every_share()
     assert [
         [row[key] for key in ("model", "task", "right", *(f"{share}{wording.SPACE}%" for share in (30, 50, 80)))]
         for row in rows
-    ] == [
-        ["base", "sums", 9, "1, 2", "2", "none"],
-        ["child", "sums", 9, "2, 3", "2", "2"],
-    ]
+    ] == [["base", "sums", 9, "1, 2", "2", "none"], ["child", "sums", 9, "2, 3", "2", "2"]]
 
 
 def test_a_stopped_study_has_none_of_that():

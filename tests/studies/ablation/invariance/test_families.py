@@ -15,16 +15,10 @@ def found(*choices: str | dict[str, str], blocks: dict[str, int] | None = None):
 @pytest.mark.parametrize(
     ("revision", "step"),
     [
-        ("step23", 23),
-        ("stage1-step5000-tokens21B", 5000),
-        ("Step_7", 7),
-        ("checkpoint-120", 120),
-        ("1500", 1500),
-        ("main", None),
-        (None, None),
-        ("0e9e39f249a16976918f6564b8830bc894c89659", None),
+        ("step23", 23), ("stage1-step5000-tokens21B", 5000), ("Step_7", 7), ("checkpoint-120", 120), ("1500", 1500),
+        ("main", None), (None, None), ("0e9e39f249a16976918f6564b8830bc894c89659", None),
     ],
-)
+)  # fmt: skip
 def test_the_step_is_the_number_in_the_name_and_a_commit_is_none(revision, step):
     assert step_of(revision) == step
 

@@ -10,13 +10,7 @@ from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation.analyses.invariance import same_blocks
 from lesion.studies.ablation.analyses.other_tasks import less_elsewhere
 from lesion.studies.ablation.analyses.training import over_training
-from lesion.studies.ablation.invariance.judged import (
-    AGREE,
-    RELIABLE,
-    decided,
-    facts,
-    verdict,
-)
+from lesion.studies.ablation.invariance.judged import AGREE, RELIABLE, decided, facts, verdict
 from lesion.studies.ablation.invariance.result import (
     BetweenTasks,
     Family,
