@@ -91,9 +91,9 @@ def test_every_reply_is_that_of_the_harness_s_model_on_the_edited_network(model,
     given = str(edit)
     if edit == CUT:
         given = str(lesion.save_edit(tmp_path / "cut.edit", edit, model))
-    ours = evaluated(LesionModel(model, given), folder)
+    ours = evaluated(LesionModel(model, given), folder, limit=4)
     with lesion.applied(model, edit) if edit != BASELINE else nullcontext():
-        theirs = evaluated(harness_model(model), folder)
+        theirs = evaluated(harness_model(model), folder, limit=4)
     assert_alike(ours, theirs)
     scores = {
         name: {key: value for key, value in numbers.items() if "stderr" not in key}
@@ -279,7 +279,7 @@ def test_the_real_command_gives_what_the_harness_s_model_gives(model, folder, tm
             *(sys.executable, "-c", f"{ALONE}; from lm_eval.__main__ import cli_evaluate; cli_evaluate()"),
             *("run", "--model", "lesion", "--model_args", "model=bundled:llama-base,edit=0×0"),
             *("--include_path", str(folder), "--tasks", ",".join(names)),
-            *("--log_samples", "--output_path", str(tmp_path)),
+            *("--log_samples", "--output_path", str(tmp_path), "--limit", "4"),
         ],
         capture_output=True,
         text=True,
@@ -291,7 +291,7 @@ def test_the_real_command_gives_what_the_harness_s_model_gives(model, folder, tm
         (file,) = tmp_path.rglob(f"samples_{name}_*.jsonl")
         ours["samples"][name] = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     with lesion.applied(model, ScaleBlock(0)):
-        theirs = evaluated(harness_model(model), folder, names)
+        theirs = evaluated(harness_model(model), folder, names, limit=4)
     mine, yours = replies(ours), replies(theirs)
     assert mine.keys() == yours.keys()
     for key, said in mine.items():

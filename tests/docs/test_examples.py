@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import lesion
+from commandline import coarse_figures
 from lesion.cli.main import _command
 from lesion_labs.planted.recipe import Recipe
 
@@ -103,7 +104,7 @@ def files(model: lesion.Model, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch, files: Path, tmp_path: Path) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, files: Path, tmp_path: Path) -> Iterator[None]:
     """Studies with few items and short answers, in a folder that has the files which examples name."""
 
     def fewer(function: Callable[..., Any], changes: dict[str, Any]) -> Callable[..., Any]:
@@ -118,6 +119,8 @@ def small(monkeypatch: pytest.MonkeyPatch, files: Path, tmp_path: Path) -> None:
     monkeypatch.setattr("lesion_labs.planted.run.Recipe", partial(Recipe, steps=2))
     shutil.copytree(files, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    with coarse_figures():
+        yield
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=named)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import lesion
+from commandline import coarse_figures
 
 sys.path.append(str(Path(__file__).parents[2] / "docs"))
 
@@ -50,7 +51,8 @@ def test_a_tutorial_runs_and_says_what_it_said(path: Path, monkeypatch, capfd: p
     for name, items in FEWER.get(path.stem, {}).items():
         monkeypatch.setattr(lesion, name, partial(getattr(lesion, name), items=items), raising=False)
     stored = execute.read(path)
-    anew = execute.executed(stored)
+    with coarse_figures():
+        anew = execute.executed(stored)
     said = "".join(text_of(cell) for cell in anew["cells"] if cell["cell_type"] == "code")
     for headline in HEADLINES[path.stem]:
         assert headline in said
