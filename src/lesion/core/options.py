@@ -120,6 +120,7 @@ def _number(noun: str, metadata: Sequence[Any]) -> str:
         "ge": "from {ge:g}",
         "ge le": "from {ge:g} to {le:g}",
         "gt": "above {gt:g}",
+        "gt le": "above {gt:g}, up to {le:g}",
         "gt lt": "between {gt:g} and {lt:g}",
     }
     form = forms.get(" ".join(sorted(limits)), "")
@@ -129,7 +130,7 @@ def _number(noun: str, metadata: Sequence[Any]) -> str:
 def one_of(kind: Any) -> str:
     """The values of a `Literal` in words: `a, b or c`."""
     *most, final = map(str, get_args(kind))
-    return f"{', '.join(most)} or {final}"
+    return f"{', '.join(most)} or {final}" if most else final
 
 
 def kind_key(name: str, *, identity: Part = NOT_IN_IDENTITY) -> Any:

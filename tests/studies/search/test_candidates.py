@@ -112,6 +112,32 @@ def test_scaled_places_and_truncated_matrices_are_edits_of_the_model_itself(llam
     assert {each.order for each in everyone} == {(0, 1, 2)}
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"family": ["drop"], "damping": [0.5]}, "damping is of repeat alone"),
+        ({"family": ["scale"], "lengths": [2]}, "lengths is of repeat, drop or swap alone"),
+        ({"family": ["repeat", "drop"], "factor": [1.2]}, "factor is of scale alone"),
+        ({"family": ["swap"], "keep": [0.5]}, "keep is of truncate alone"),
+        ({"damping": [1.0, 0.0]}, "damping 0"),
+        ({"family": ["scale"], "factor": [1.0]}, "factor 1 changes nothing"),
+        ({"margin": -1.0}, "margin must be a number above 0, up to 100"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(values, said, tmp_path):
+    with pytest.raises(UsageError, match=said):
+        study(tmp_path / "q.jsonl", **values)
+
+
+def test_damping_is_refused_where_blocks_have_no_attention_and_mlp():
+    from transformers import MambaConfig, MambaForCausalLM
+
+    mamba = wrap(MambaForCausalLM(MambaConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2)), tokenizer(), "m")
+    assert len(found(mamba, family=["repeat"], lengths=[1], among=range(2))) == 2
+    with pytest.raises(UsageError, match=r"block 0 of m has not both; leave --damping out"):
+        found(mamba, family=["repeat"], lengths=[1], damping=[0.5], among=range(2))
+
+
 def test_an_architecture_that_builds_blocks_by_number_is_refused_before_anything_is_evaluated(tmp_path):
     from transformers import GPT2Config, GPT2LMHeadModel
 

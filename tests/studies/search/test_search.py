@@ -323,6 +323,18 @@ def test_a_folder_of_another_search_is_refused(llama, tmp_path):
         run_search(study(file, lengths=[1], seed=1), tmp_path / "out", model=llama)
 
 
+def test_where_nothing_is_left_to_gain_that_is_said(capsys, tmp_path):
+    tiny("llama").save_pretrained(tmp_path / "llama")
+    tokenizer().save_pretrained(tmp_path / "llama")
+    said = {}
+    for name, gold in (("own", tiny("llama")), ("others", by_hand(tiny("llama"), [0, 1, 1, 2]))):
+        file = questions(tmp_path / f"{name}.jsonl", gold, 12)
+        words = ("--items", "all", "--lengths", "1", "--max-new-tokens", LIMIT, "--anyway", "--out", tmp_path / name)
+        said[name] = lesion(capsys, "search", tmp_path / "llama", "--task", file, *words).err
+    assert "has all 6 items right that choose, so that no candidate can be better; give harder ones." in said["own"]
+    assert "items right that choose" not in said["others"]
+
+
 def test_the_command_says_what_it_will_cost_and_evaluates_nothing_else(capsys, tmp_path):
     tiny("llama").save_pretrained(tmp_path / "llama")
     tokenizer().save_pretrained(tmp_path / "llama")

@@ -56,8 +56,8 @@ def candidates(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> l
         own = list(_FAMILIES[family](study, anatomy, layers))
         if not own:
             raise UsageError(
-                f"There is nothing to {family} in {anatomy.name}, which has {len(anatomy.blocks)} blocks, with"
-                f" --lengths {','.join(map(str, study.lengths))} and --layers {study.layers}; give others."
+                f"There is nothing to {family} in {anatomy.name}, which has {counted(len(anatomy.blocks), 'block')},"
+                f" with --lengths {','.join(map(str, study.lengths))} and --layers {study.layers}; give others."
             )
         found += own
     return found
@@ -74,6 +74,12 @@ def _runs(lengths: Sequence[int], layers: Sequence[int]) -> Iterator[tuple[int, 
 
 def _repeat(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> Iterator[Candidate]:
     runs, blocks = list(_runs(study.lengths, layers)), len(anatomy.blocks)
+    lacking = [at for at in layers if None in (anatomy.block(at).attention, anatomy.block(at).mlp)]
+    if lacking and {*study.damping} != {1.0}:
+        raise UsageError(
+            f"Damping scales attention and MLP, and block {lacking[0]} of {anatomy.name} has not both; leave --damping"
+            " out, or give other --layers."
+        )
     longest: dict[int, int] = {}
     for first, length in runs:
         longest[first + length - 1] = length

@@ -165,7 +165,7 @@ class SearchResult(SearchedResult[SearchSummary]):
     TESTED = (
         "Candidates were chosen on other items than they are tested on; gains by McNemar's exact test, p corrected over"
         " tasks (Holm); losses within a margin by intervals corrected for their number (Bonferroni). Brackets: {level}"
-        " intervals."
+        " intervals; of random candidates the range, of luck the middle part of the draws."
     )
 
     @override
@@ -214,7 +214,10 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
     rivals = Rows("rivals", summary.rivals, (RandomCandidate,), "Random candidates of the kind, on test items")
     yield Part(
         title,
-        Rows("compared", list(_compared(summary)), (CandidateGain,), "Gains over the unedited model"),
+        Rows(
+            "compared", list(_compared(summary)), (CandidateGain,),
+            f"Gains over the unedited model{', of random candidates with their range' * bool(summary.rivals)}",
+        ),
         (
             Bars(
                 "gain", "name", by="what", panel="task", name="gains",

@@ -14,7 +14,7 @@ from lesion.core.study_file import TaskChoice
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.models.reordered import in_order
-from lesion.studies.search.candidates import Candidate, candidates
+from lesion.studies.search.candidates import BETTER, Candidate, candidates
 from lesion.studies.search.report import SearchResult
 from lesion.studies.search.search import RIVALS, Networks, Search
 from lesion.studies.search.study import SearchStudy
@@ -58,6 +58,12 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
         search.networks.evaluate((), asked, own, "answers without an edit", estimated=True)
         evaluation.later = {}
         baseline_first(evaluation, study.model, model, None, anyway=study.anyway)
+        own = {choice: search.networks.answers(None, choice, drawn).right for choice, drawn in search.choice.items()}
+        if BETTER in {contest.name for contest in search.contests} and all(right.all() for right in own.values()):
+            run.watcher.note(
+                f"{study.model.name} has all {sum(map(len, own.values())):,} items right that choose, so that no"
+                " candidate can be better; give harder ones."
+            )
         search.run()
         summary = summarise(search, model)
         # A file keeps edits of weights; orders and scaled places are text.

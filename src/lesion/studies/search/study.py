@@ -17,6 +17,13 @@ from lesion.edits.place import BlockUnit
 from lesion.studies.truncation.study import KEPT, MATRICES, SIDE, Share, Sides
 
 Family = Literal["repeat", "drop", "swap", "scale", "truncate"]
+OF: Mapping[str, tuple[Family, ...]] = {
+    "lengths": ("repeat", "drop", "swap"),
+    **dict.fromkeys(("times", "damping"), ("repeat",)),
+    **dict.fromkeys(("factor", "unit"), ("scale",)),
+    **dict.fromkeys(("matrices", "keep", "side"), ("truncate",)),
+}
+"""Options that only candidates of some families have."""
 
 
 class SearchStudy(Questions):
@@ -98,6 +105,20 @@ class SearchStudy(Questions):
         both = {task.name for task in self.tasks} & {control.name for control in self.controls}
         if both:
             raise ValueError(f"{min(both)} is a task of the search and cannot be its own control; leave one out.")
+        return self
+
+    @model_validator(mode="after")
+    def _acts(self) -> SearchStudy:
+        for name, families in OF.items():
+            if getattr(self, name) != type(self).model_fields[name].default and not {*families} & {*self.family}:
+                one = one_of(Literal[families])
+                raise ValueError(
+                    f"{name} is of {one} alone, which is not tried; leave it out, or name such a family too."
+                )
+        if "repeat" in self.family and 0 in self.damping:
+            raise ValueError("damping 0 takes all away that the repetition adds; give other factors.")
+        if "scale" in self.family and 1 in self.factor:
+            raise ValueError("factor 1 changes nothing; give other factors.")
         return self
 
     @override
