@@ -14,6 +14,7 @@ from scipy.stats import binomtest, permutation_test, ttest_1samp
 
 import lesion
 from lesion.cli.main import code
+from lesion.errors import UsageError
 from lesion.statistics.detectable import found_with_power
 from lesion.statistics.paired import mcnemar_exact, paired_drop
 from lesion.studies.comparison.logs import _archive, _member
@@ -341,6 +342,29 @@ def test_of_a_last_side_of_several_models_every_one_is_judged(tmp_path):
     rows = [{"model": name, "id": f"q{i}", "correct": name == "same"} for name in ("worse", "same") for i in range(20)]
     both = write_jsonl(tmp_path / "both.jsonl", rows)
     assert code(["compare", str(a), str(both), "--json", "--fail-if", "worse"]) == 3
+
+
+def test_a_list_of_objects_and_semicolons_are_read_as_lines_and_commas_are(tmp_path):
+    verdicts = {f"q{i}": i % 3 > 0 for i in range(30)}
+    lines = plain(tmp_path / "lines.jsonl", dict.fromkeys(verdicts, True))
+    rows = [{"id": item, "correct": verdict} for item, verdict in verdicts.items()]
+    (tmp_path / "list.json").write_text(json.dumps(rows, indent=1))
+    for name, separator in (("comma", ","), ("semicolon", ";")):
+        text = "".join(f"{item}{separator}{int(verdict)}\n" for item, verdict in verdicts.items())
+        (tmp_path / f"{name}.csv").write_text(f"id{separator}correct\n{text}")
+    places = [tmp_path / name for name in ("list.json", "comma.csv", "semicolon.csv")]
+    pairs = lesion.compare(lines, *places).summary.pairs
+    assert [pair.cells[0].counts.lost for pair in pairs] == [10, 10, 10]
+    (tmp_path / "list.json").write_text("[[1, 2]]")
+    with pytest.raises(UsageError, match="list of something else than objects"):
+        lesion.compare(lines, tmp_path / "list.json")
+
+
+def test_a_number_that_no_float_holds_is_named(tmp_path):
+    lines = plain(tmp_path / "lines.jsonl", {"q1": True, "q2": True})
+    huge = write_jsonl(tmp_path / "huge.jsonl", [{"id": "q1", "score": 1}, {"id": "q2", "score": 10**400}])
+    with pytest.raises(UsageError, match=r"row 2: 1000\S+ in the column score is neither"):
+        lesion.compare(lines, huge)
 
 
 @pytest.mark.parametrize("groups", [None, 20])

@@ -170,7 +170,8 @@ def _read(path: Path) -> Log:
         raise UsageError(
             f"{path} is no log that is read here; name a file that ends in {wording.listed(ENDINGS, 'or')}."
         )
-    if path.suffix == ".json":
+    listed = path.suffix == ".json" and files.read_text(path).lstrip().startswith("[")
+    if path.suffix == ".json" and not listed:
         log = files.read_object(path)
         if "eval" not in log or "status" not in log:
             raise UsageError(
@@ -178,8 +179,10 @@ def _read(path: Path) -> Log:
                 " samples_*.jsonl beside it, which --log_samples writes."
             )
         return _inspect(path, log, log.get("samples") or [])
-    table = _table(path) if path.suffix != ".jsonl" else {}
-    rows = _rows(path) if path.suffix == ".jsonl" else []
+    table = {} if listed or path.suffix == ".jsonl" else _table(path)
+    rows = json.loads(files.read_text(path)) if listed else _rows(path) if path.suffix == ".jsonl" else []
+    if not all(type(row) is dict for row in rows):
+        raise UsageError(f"{path} is a list of something else than objects; give every item one.")
     if not rows and not any(table.values()):
         raise UsageError(f"{path} is empty; {AGAIN}.")
     if table:
@@ -195,7 +198,9 @@ def _read(path: Path) -> Log:
 
 def _table(path: Path) -> dict[str, list[Any]]:
     """The columns of a CSV or TSV file."""
-    text, separator = io.StringIO(files.read_text(path)), "\t" if path.suffix == ".tsv" else ","
+    text = io.StringIO(files.read_text(path))
+    head = text.getvalue().partition("\n")[0]
+    separator = "\t" if path.suffix == ".tsv" else ";" if ";" in head and "," not in head else ","
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # of fields that it would leave out
@@ -462,7 +467,7 @@ def _value(value: Any) -> float | None:
         value = _VERDICTS.get(value.strip(), _WORDS.get(value.strip().lower(), value))
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if number == number and abs(number) != float("inf") else None
 
