@@ -23,15 +23,19 @@ class Hub:
         self.repositories = {}
         self.sent, self.loaded = [], []
         self.fault = {}
+        self.says = {}
+        """Sizes of files other than their own."""
 
     def _faulty(self, method: str, *about: object) -> None:
         if method in self.fault:
             self.fault[method](*about)
 
-    def repo_info(self, name, *, repo_type):
+    def repo_info(self, name, *, repo_type, files_metadata=False):
         self._faulty("repo_info")
         repository = self._of(name, repo_type)
-        files = [SimpleNamespace(rfilename=path) for path in repository["files"]]
+        sizes = {path: len(data) if files_metadata else None for path, data in repository["files"].items()}
+        sizes |= {path: self.says.get(path, size) for path, size in sizes.items()}
+        files = [SimpleNamespace(rfilename=path, size=size) for path, size in sizes.items()]
         return SimpleNamespace(sha=self._sha(repository), private=repository["private"], siblings=files)
 
     def _sha(self, repository):
@@ -123,8 +127,8 @@ class Site(http.server.BaseHTTPRequestHandler):
             kind, name = parts[1].removesuffix("s"), "/".join(parts[2:4])
             if (kind, name) not in self.hub.repositories:
                 return self.answer(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
-            info = self.hub.repo_info(name, repo_type=kind)
-            files = [{"rfilename": file.rfilename} for file in info.siblings]
+            info = self.hub.repo_info(name, repo_type=kind, files_metadata="blobs=" in self.path)
+            files = [{"rfilename": file.rfilename, "size": file.size} for file in info.siblings]
             return self.answer(200, {"id": name, "sha": info.sha, "private": info.private, "siblings": files})
         kind, *rest = ("dataset", *parts[1:]) if parts[0] == "datasets" else ("model", *parts)
         repository = self.hub.repositories["dataset" if kind == "dataset" else "model", "/".join(rest[:2])]

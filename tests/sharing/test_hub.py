@@ -14,10 +14,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from huggingface_hub.errors import HFValidationError, LocalTokenNotFoundError, RepositoryNotFoundError
 
 from commandline import lesion
 from hubs import Site, refusal
+from lesion.core import database
+from lesion.errors import LesionError
+from lesion.plain import amount
+from lesion.sharing import privacy, staging
 
 NAME = ("dataset", "me/study")
 TEXTS = ("sky above Lisbon", "moon larger", "garden spider", "capital city", "certainly not")
@@ -117,6 +122,21 @@ def test_the_real_client_sends_and_fetches_the_same_bytes(capsys, folder, site, 
     done = push(capsys, folder, "--with-texts")
     assert done.code == 1
     assert "The hub does not know you" in done.err
+
+
+def test_the_size_is_said_before_anything_is_loaded_and_more_than_a_gibibyte_is_asked_for(capsys, folder, site):
+    assert push(capsys, folder).code == 0
+    files = site.repositories[NAME]["files"]
+    size = sum(map(len, files.values())) - len(files[".gitattributes"]) - len(files["shared.json"])
+    done = lesion(capsys, "fetch", "me/study", "--out", "small")
+    assert done.out.startswith(f"me/study: {len(files) - 2} files, {amount(size)}\n")
+    site.says["report.html"] = 1 << 30
+    done = lesion(capsys, "fetch", "me/study", "--out", "big")
+    assert done.code == 2
+    assert "1.0 GiB. Nothing was loaded; fetch it with --large." in done.err
+    assert not Path("big").exists()
+    assert lesion(capsys, "fetch", "me/study", "--out", "big", "--large").code == 0
+    assert files_of(Path("big")) == files_of(Path("small"))
 
 
 def test_the_same_study_is_pushed_as_the_same_bytes(capsys, folder, hub):
@@ -288,6 +308,26 @@ def test_a_text_that_is_left_in_a_file_is_not_sent_without_texts(capsys, folder,
     assert done.code == 1
     assert "this holds the text of a question or an answer (What colour is the sky above Lisbon?)" in done.err
     assert not hub.sent
+
+
+@pytest.mark.parametrize(("table", "column"), [("items", "gold"), ("answers", "parsed")])
+def test_a_short_text_in_a_store_is_seen_however_short(table, column, tmp_path):
+    store = tmp_path / "answers.sqlite"
+    with sqlite3.connect(store) as connection:
+        database.create_tables(connection)
+    privacy.refuse_columns({"answers.sqlite": store}, staging.TEXTS)
+    with sqlite3.connect(store) as connection:
+        names = database.TABLES[table]
+        row = ["8" if name == column else "" if name in staging.TEXTS[table] else 0 for name in names]
+        connection.execute(database.insertion(table), database.with_checksum(*row))
+    with pytest.raises(LesionError, match=f"answers.sqlite holds texts in {column}"):
+        privacy.refuse_columns({"answers.sqlite": store}, staging.TEXTS)
+
+
+def test_a_short_text_in_a_table_is_seen_however_short(tmp_path):
+    pd.DataFrame({"item": ["q1"], "gold": ["8"]}).to_parquet(tmp_path / "answers.parquet")
+    with pytest.raises(LesionError, match=r"answers.parquet holds texts in gold"):
+        privacy.refuse_columns({"answers.parquet": tmp_path / "answers.parquet"}, staging.TEXTS)
 
 
 def test_an_interrupted_push_leaves_the_repository_as_it_was_and_the_next_one_is_whole(capsys, folder, hub):
@@ -520,6 +560,19 @@ def test_a_checkpoint_goes_out_with_how_it_was_made(capsys, hub, tmp_path, monke
     done = lesion(capsys, *command[1:-1], "../again")
     assert done.code == 0, done.err
     assert Path("../again/model.safetensors").read_bytes() == Path("model.safetensors").read_bytes()
+
+
+def test_a_recipe_goes_out_without_the_path_of_the_model(capsys, hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert lesion(capsys, "apply", "bundled:llama-base", "--order", "0-5,4-7", "--out", "layout").code == 0
+    done = push(capsys, Path("layout"))
+    assert done.code == 0, done.err
+    recipe = yaml.safe_load(hub.repositories["model", "me/study"]["files"]["mergekit.yaml"])
+    sources = [source for slice in recipe["slices"] for source in slice["sources"]]
+    assert [(each["model"], each["layer_range"]) for each in sources] == [
+        ("llama-base", [0, 6]),
+        ("llama-base", [4, 8]),
+    ]
 
 
 def test_a_model_of_another_program_is_none_of_ours(capsys, hub, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import yaml
 from huggingface_hub import parse_eval_result_entries
 
 from commandline import lesion
-from lesion.sharing.logs import Run, eval_results
+from lesion.sharing.logs import Run, eval_results, inspect_log
 
 
 @pytest.fixture
@@ -53,6 +54,16 @@ def test_the_real_inspect_ai_reads_the_logs(logs, folder):
         right = stored(folder, log.eval.task, log.eval.metadata["edit"])
         assert {each.id: each.scores["lesion"].value == "C" for each in log.samples} == right
         assert log.results.scores[0].metrics["accuracy"].value == sum(right.values()) / len(right)
+
+
+def test_a_system_prompt_is_a_message_of_the_log():
+    asked = run("primer:arithmetic").answers.assign(
+        prompt_style='chat system="Answer in \\"one\\" word."', item=list("wxyz"), question="1 + 1?", gold="2",
+        text="2", parsed="2", tokens=1, finish="stop", group="", engine="e", model_name="m", model="f",
+    )  # fmt: skip
+    log = json.loads(inspect_log(replace(run("primer:arithmetic"), answers=asked)))
+    system = {"role": "system", "content": 'Answer in "one" word.'}
+    assert all(sample["messages"][:2] == [system, {"role": "user", "content": "1 + 1?"}] for sample in log["samples"])
 
 
 def test_the_real_every_eval_ever_takes_the_files(logs, monkeypatch):

@@ -78,13 +78,14 @@ def _ids(texts: bool) -> str:
 def fetch(
     repository: Repository,
     out: Annotated[Path | None, typer.Option("--out", help="A new folder. Default: NAME.")] = None,
+    large: Annotated[bool, typer.Option("--large", help="Load more than 1 GiB, too.")] = False,
 ) -> None:
     """Get a study or a checkpoint that `lesion push` has sent, every file checked by its hash."""
     from lesion.sharing import hub
 
     remote = hub.Remote(repository, hub.connection())
     folder = out or Path(repository.rpartition("/")[2])
-    about = remote.fetch(folder, say)
+    about = remote.fetch(folder, say, large=large)
     say(f"{'model' if about['kind'] == 'checkpoint' else 'study'}: {folder}")
     if about["kind"] != "checkpoint":
         say(f"next: lesion report {folder}")

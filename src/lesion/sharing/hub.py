@@ -15,13 +15,15 @@ from lesion.edits.files.folder import refuse_occupied
 from lesion.errors import LesionError, UsageError
 from lesion.models.source import UNREACHABLE, causes
 from lesion.outputs import refuse_links
-from lesion.plain import short, unruly
+from lesion.plain import amount, short, unruly
 from lesion.report import wording
 from lesion.sharing.staging import Shipment, sha256
 
 WITHOUT_US = {".gitattributes", "README.md", "LICENSE"}
 """What a repository may hold before anything of ours."""
 KINDS = ("dataset", "model")
+LARGE = 1 << 30
+"""Bytes above which a repository is fetched only on request."""
 
 
 def connection() -> Any:
@@ -43,7 +45,7 @@ class Remote:
         """What the hub says of it and what `shared.json` there does; None where there is none."""
         with explained(self.name, "read"):
             try:
-                info = self.api.repo_info(self.name, repo_type=kind)
+                info = self.api.repo_info(self.name, repo_type=kind, files_metadata=True)
             except Exception as error:
                 if _is(error, "RepositoryNotFoundError"):
                     return None, None
@@ -95,8 +97,8 @@ class Remote:
                 f"{self.name} is private: make it public in its settings on the hub, or leave --public out."
             )
 
-    def fetch(self, out: Path, note: Callable[[str], None]) -> dict[str, Any]:
-        """Read everything into a new folder, whole or not at all; what `shared.json` says.
+    def fetch(self, out: Path, note: Callable[[str], None], *, large: bool = False) -> dict[str, Any]:
+        """Read everything into a new folder, whole or not at all; what `shared.json` says. `large`: of any size.
 
         Files that an interrupted fetch has left beside the folder are not loaded again.
         """
@@ -112,10 +114,15 @@ class Remote:
             raise LesionError(
                 f"{self.name} was not pushed by lesion: it has no {shared.FILE}. Get it with `hf download`."
             )
+        hashes = _sound(about, self.name)
+        sizes = [file.size or 0 for file in info.siblings or () if file.rfilename in hashes]
+        size = f"{wording.counted(len(hashes), 'file')}, {amount(sum(sizes))}"
+        if sum(sizes) > LARGE and not large:
+            raise UsageError(f"{self.name} has {size}. Nothing was loaded; fetch it with --large.")
+        note(f"{self.name}: {size}")
         partial = out.absolute().parent / f".{out.name}.fetching"
         partial.mkdir(parents=True, exist_ok=True)
         refuse_links(partial)
-        hashes = _sound(about, self.name)
         for name, expected in hashes.items():
             target = partial / name
             if target.is_file() and not target.is_symlink() and sha256(target) == expected:

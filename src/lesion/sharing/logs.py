@@ -27,6 +27,7 @@ from lesion.report import wording
 from lesion.statistics.paired import wilson
 from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.early import EARLY
+from lesion.tasks.style import Style
 
 FORMATS = ("inspect-log", "every-eval-ever", "eval-results")
 JUDGE = "lesion"
@@ -153,12 +154,14 @@ def inspect_log(run: Run) -> str:
 
 def _sample(run: Run, row: Any) -> dict[str, Any]:
     said = {"role": "assistant", "content": row.text, "source": "generate"}
+    system = Style.parse(row.prompt_style).system
+    before = [{"role": "system", "content": system}] if system else []
     return {
         "id": row.item,
         "epoch": 1,
         "input": row.question,
         "target": row.gold,
-        "messages": [{"role": "user", "content": row.question}, said],
+        "messages": [*before, {"role": "user", "content": row.question}, said],
         "output": {
             "model": run.model,
             "choices": [{"message": said, "stop_reason": _STOPS[row.finish]}],

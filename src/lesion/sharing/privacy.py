@@ -118,6 +118,33 @@ def refuse_private(files: Mapping[str, Path], texts: Iterable[str] = ()) -> None
                 )
 
 
+def refuse_columns(files: Mapping[str, Path], columns: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse stores and tables of answers in which a column of texts holds one, however short."""
+    for name, path in files.items():
+        found: list[str] = []
+        if path.suffix == ".sqlite":
+            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+            try:
+                pairs = [(table, each) for table, own in columns.items() for each in own]
+                found = [
+                    each
+                    for table, each in pairs
+                    if any(map(any, connection.execute(f"SELECT DISTINCT {each} FROM {table}")))
+                ]
+            finally:
+                connection.close()
+        elif path.suffix == ".parquet":
+            import pyarrow.parquet
+
+            found = [
+                each for own in columns.values() for each in own if each in pyarrow.parquet.read_schema(path).names
+            ]
+        if found:
+            raise LesionError(
+                f"{name} holds texts in {found[0]}. Nothing was sent. Push with --with-texts if they may become public."
+            )
+
+
 def _forms(line: str) -> set[str]:
     """A line as a file may have it: plain, in JSON, in HTML."""
     return {line, json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1], html.escape(line)}

@@ -56,6 +56,8 @@ VOCABULARY = ("tokenizer", "vocab", "merges", "added_tokens", "special_tokens")
 """How files of a model's vocabulary begin, in which every word may stand."""
 MOST_ROWS, MOST_FIGURES = 12, 3
 """Of a card."""
+TEXTS: Mapping[str, tuple[str, ...]] = {"items": ("question", "gold", "digest"), "answers": ("text", "parsed")}
+"""Columns of a store that hold texts."""
 _ACTS = re.compile(r"([\\`*_\[\]<>#|~!$])")
 
 
@@ -81,6 +83,8 @@ class Shipment:
         """The same, checked (`privacy.refuse_private`), with `shared.json`, which has the hashes, below a folder."""
         told = {name: path for name, path in self.files.items() if not Path(name).name.startswith(VOCABULARY)}
         privacy.refuse_private(told, self.hidden)
+        if not self.about["texts"]:
+            privacy.refuse_columns(self.files, TEXTS)
         hashes = {name: sha256(path) for name, path in sorted(self.files.items())}
         about = {"form": shared.FORM, **self.about, "version": version("lesion"), "files": hashes}
         keep(place / shared.FILE, json.dumps(about, indent=1) + "\n")
@@ -205,7 +209,7 @@ def _store(
     """Write a store again, row by row, with public names; without texts, all of them are empty, and keys numbers."""
     target.parent.mkdir(parents=True, exist_ok=True)
     reading, writing = database.connect_to_read(source), sqlite3.connect(target, isolation_level=None)
-    empty = {} if texts else {"items": ("question", "gold", "digest"), "answers": ("text", "parsed")}
+    empty = {} if texts else TEXTS
     named = {
         "study": ("text",),
         "models": ("name", "metadata"),
@@ -299,6 +303,8 @@ def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
         raise UsageError(f"{folder} lacks {lacks}; write the model again with `lesion apply`.")
     from huggingface_hub import ModelCard
 
+    from lesion.edits.files.reordering import RECIPE
+
     card = ModelCard(privacy.replaced((folder / CARD).read_text("utf-8"), names), ignore_metadata_errors=True)
     about: Any = card.data
     base = made["model"]
@@ -313,6 +319,11 @@ def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
     )
     keep(place / "reproduce" / "command.txt", command + "\n")
     there.pop(MADE, None)
+    if RECIPE in there:
+        recipe = there[RECIPE].read_text("utf-8")
+        own = privacy.public_names(json.loads(name) for name in re.findall(r'model: (".*")', recipe))
+        keep(place / RECIPE, privacy.replaced(recipe, own))
+        there[RECIPE] = place / RECIPE
     there |= {name: place / name for name in (CARD, "reproduce/made.json", "reproduce/command.txt")}
     return Shipment("model", there, {"kind": "checkpoint", "texts": True, "renamed": bool(names)}, names).sealed(place)
 

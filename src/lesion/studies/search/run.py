@@ -58,10 +58,10 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
         search.networks.evaluate((), asked, own, "answers without an edit", estimated=True)
         evaluation.later = {}
         baseline_first(evaluation, study.model, model, None, anyway=study.anyway)
-        own = {choice: search.networks.answers(None, choice, drawn).right for choice, drawn in search.choice.items()}
-        if BETTER in {contest.name for contest in search.contests} and all(right.all() for right in own.values()):
+        right = {choice: search.networks.answers(None, choice, drawn).right for choice, drawn in search.choice.items()}
+        if BETTER in {contest.name for contest in search.contests} and all(each.all() for each in right.values()):
             run.watcher.note(
-                f"{study.model.name} has all {sum(map(len, own.values())):,} items right that choose, so that no"
+                f"{study.model.name} has all {sum(map(len, right.values())):,} items right that choose, so that no"
                 " candidate can be better; give harder ones."
             )
         search.run()
