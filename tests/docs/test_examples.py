@@ -48,6 +48,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "isolate": {"samples": 4},
     "evaluate": {"items": 4, "random_controls": 1, "max_new_tokens": 16},
     "truncate": {"items": 4, "layers": "2-3", "max_new_tokens": 16},
+    "search": {"items": 12, "layers": "2-3", "screen": 1},
     "effects": {"items": 3, "unit": "block"},
     "interact": {"items": 4},
     "drift": {"items": 4, "clusters": 4, "runs": 2},

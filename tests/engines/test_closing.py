@@ -31,24 +31,25 @@ def test_the_model_goes_on_behind_the_closing_tag_as_it_would_alone(family):
         for number, prompt in enumerate([*opened(model, 2), *plain])
         for edit in EDITS
     ]
+    said = {}
     for batch_size in (4, 64):
         engine = TransformersEngine(model, batch_size)
-        responses = {response.key: response for response in engine.answer(requests)}
+        said[batch_size] = {response.key: response.token_ids for response in engine.answer(requests)}
         assert engine.work.accepted  # drafts are in play
-        for request in requests:
-            said = responses[request.key].token_ids
-            if request.prompt in plain:
-                assert said == greedy(model, request.prompt, request.edit, LIMIT, guess=said)
-                continue
-            trace = greedy(model, request.prompt, request.edit, THINKING, guess=said[:THINKING])
-            if len(trace) < THINKING or trace[-1] == 2:  # it ended its answer itself
-                assert said == trace
-                continue
-            behind = (*request.prompt, *trace, *tag)
-            left = LIMIT - THINKING - len(tag)
-            rest = greedy(model, behind, request.edit, left, guess=said[-left:])
-            assert said == (*trace, *tag, *rest)
-    assert any(len(response.token_ids) == LIMIT for response in responses.values())
+    assert said[4] == said[64]
+    for request in requests:
+        answer = said[4][request.key]
+        if request.prompt in plain:
+            assert answer == greedy(model, request.prompt, request.edit, LIMIT, guess=answer)
+            continue
+        trace = greedy(model, request.prompt, request.edit, THINKING, guess=answer[:THINKING])
+        if len(trace) < THINKING or trace[-1] == 2:  # it ended its answer itself
+            assert answer == trace
+            continue
+        behind = (*request.prompt, *trace, *tag)
+        left = LIMIT - THINKING - len(tag)
+        assert answer == (*trace, *tag, *greedy(model, behind, request.edit, left, guess=answer[-left:]))
+    assert any(len(answer) == LIMIT for answer in said[4].values())
 
 
 def test_sampled_answers_are_closed_too_and_draw_on_with_the_noise_of_their_place():

@@ -118,8 +118,7 @@ def test_a_study_interrupted_and_continued_gives_the_recorded_numbers_and_is_the
 
 def is_sound(result: StudyResult, markup: str) -> None:
     """A page asks for nothing, its links lead somewhere, and texts of others stay texts."""
-    assert_asks_for_nothing(markup)
-    elements = Elements(markup).found
+    elements = assert_asks_for_nothing(markup).found
     links = {link["href"][1:] for tag, link in elements if tag == "a" and link["href"][0] == "#"}
     assert links <= {part.get("id") for _, part in elements}
     hostile_names_stay_texts(result)

@@ -44,22 +44,20 @@ class Elements(html.parser.HTMLParser):
             self.inside[self._open][-1] += data
 
 
-def assert_asks_for_nothing(text: str) -> None:
-    """The page refers to nothing outside itself and has no style but its sheet.
+def assert_asks_for_nothing(text: str) -> Elements:
+    """The page refers to nothing outside itself and has no style but its sheet; its elements.
 
     It has two script elements, its own script and its answers, and with charts two more: specifications and Vega.
     """
-    for tag, attributes in Elements(text).found:
+    elements = Elements(text)
+    for tag, attributes in elements.found:
         assert "style" not in attributes, tag
         for name in ("src", "href", "action", "srcset", "data"):
             value = attributes.get(name)
             assert not value or value.startswith(("#", "data:")), (tag, value)
-    assert len(Elements(text).inside["script"]) == scripts(text)
-
-
-def scripts(text: str) -> int:
-    """How many script elements a page should have."""
-    return 4 if any(attributes.get("id") == "charts" for _, attributes in Elements(text).found) else 2
+    charts = any(attributes.get("id") == "charts" for _, attributes in elements.found)
+    assert len(elements.inside["script"]) == (4 if charts else 2)
+    return elements
 
 
 def inflated(text: str, name: str) -> str:

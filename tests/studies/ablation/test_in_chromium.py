@@ -56,7 +56,8 @@ def test_without_a_script_the_pictures_are_there(tab, address):
         heights = "[...document.querySelectorAll('.vega > svg')].map(svg => svg.getBoundingClientRect().height)"
         assert len(tab.ask(heights)) == tab.ask("document.querySelectorAll('.vega').length")
         assert min(tab.ask(heights)) > 40
-        assert tab.ask("getComputedStyle(document.querySelector('.vega path[stroke]')).stroke").startswith("rgb(")
+        coloured = "document.querySelector('.vega svg [fill^=\\'var(\\']')"
+        assert tab.ask(f"getComputedStyle({coloured}).fill").startswith("rgb(")
 
 
 def test_choosing_a_cut_shows_both_answers_side_by_side(tab, address):
