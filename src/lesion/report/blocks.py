@@ -6,6 +6,7 @@ its tables as CSV. Every text in a value is plain text and is escaped where it i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Literal
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.browser import NOTHING, Carried
+from lesion.report.browser import NOTHING, Carried, shortened
 from lesion.report.claims import MOST, Claim
 from lesion.report.names import Names
 from lesion.report.table import Table
 
 if TYPE_CHECKING:
     import altair as alt
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class Check:
     options: str = ""
 
 
+EXAMPLES, OF_EXAMPLE = 3, 100
+"""Broken answers that a page shows side by side, and characters of each."""
+_CUT = re.compile(r"^\S{0,15}\s")  # what is left of the word in which a text was cut
+
+
 @dataclass(frozen=True)
 class Example:
     """An answer that an edit broke, beside the unedited one."""
@@ -60,6 +67,22 @@ class Example:
     after: str
     edit: str
     task: str = ""
+
+
+def examples(broken: pd.DataFrame, edit: str, task: str) -> Iterator[Example]:
+    """The first answers that an edit broke; of a long one its end, where that of a chain of thought stands.
+
+    Args:
+        broken: columns question, gold, answer_before, answer_after.
+        edit, task: as the page names them.
+    """
+    for row in broken.head(EXAMPLES).to_dict("records"):
+        question, gold, *answers = (
+            wording.printable(" ".join(str(row[key]).split()))
+            for key in ("question", "gold", "answer_before", "answer_after")
+        )
+        ends = [text if len(text) <= OF_EXAMPLE else f"… {_CUT.sub('', text[-OF_EXAMPLE:])}" for text in answers]
+        yield Example(*map(visible, (shortened(question, 280), gold, *ends)), edit, task)
 
 
 @dataclass(frozen=True)

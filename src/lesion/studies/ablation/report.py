@@ -18,9 +18,8 @@ from lesion.core.options import asking, of_tasks
 from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
 from lesion.edits.replace import REPLACED_UNITS
-from lesion.plain import visible
 from lesion.report import browser, checks, wording
-from lesion.report.blocks import Check, Example, Page
+from lesion.report.blocks import Check, Example, Page, examples
 from lesion.report.browser import Offered
 from lesion.report.marks import Map, Mark, Profile
 from lesion.report.names import Names
@@ -79,7 +78,6 @@ FEW_TASKS = 3
 """Of more tasks the first figure is a map."""
 PROFILES = 6
 """So many panels of bars are drawn at most beside a map."""
-EXAMPLES = 3
 HALF = 0.5
 READABLE = 0.1
 """From this share of answers on that are cut off or unparsed, a loss may be one of form."""
@@ -353,12 +351,7 @@ def _examples(material: Material, names: Names) -> Iterator[Example]:
             return
         curve, cell = example
         broken = changed(material.answers, cell.edit, right=False, task=curve.task, model=curve.model)
-        for row in broken.head(EXAMPLES).to_dict("records"):
-            keys = {"question": "question", "gold": "gold", "before": "answer_before", "after": "answer_after"}
-            texts = {
-                name: visible(browser.shortened(" ".join(str(row[key]).split()), 280)) for name, key in keys.items()
-            }
-            yield Example(**texts, edit=under(named([cell]), cell.factor), task=names(curve.task))
+        yield from examples(broken, under(named([cell]), cell.factor), names(curve.task))
 
 
 def _range(shares: Sequence[float]) -> str:

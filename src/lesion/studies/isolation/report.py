@@ -17,7 +17,7 @@ from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
 from lesion.report import browser, checks, wording
-from lesion.report.blocks import Block, Check, Example, Folded, Page, entries
+from lesion.report.blocks import Block, Check, Example, Folded, Page, entries, examples
 from lesion.report.checks import flags, untried
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
 from lesion.report.parts import Chapter, Part, excerpt
@@ -59,7 +59,6 @@ from lesion.studies.isolation.result import (
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.studies.isolation.summary import recall_isolation
 
-EXAMPLES = 3
 FEWEST_POINTS = 3
 """With fewer edits the first figure shows the skill beside its controls, and a table the differences."""
 READING = (
@@ -401,6 +400,4 @@ def _broken(answers: pd.DataFrame, measured: Sequence[Line]) -> Iterator[Example
     most = max(drawn, key=lambda line: line.strength, default=None)
     of_task = answers[answers["task"] == most.task] if most is not None else answers
     if most is not None and most.edit in set(of_task["edit"]):
-        for row in changed(of_task, most.edit, right=False).head(EXAMPLES).to_dict("records"):
-            before, after = row["answer_before"], row["answer_after"]
-            yield Example(row["question"], row["gold"], before, after, most.under, most.task)
+        yield from examples(changed(of_task, most.edit, right=False), most.under, most.task)
