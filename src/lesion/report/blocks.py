@@ -52,7 +52,7 @@ class Check:
     options: str = ""
 
 
-EXAMPLES, OF_EXAMPLE = 3, 100
+EXAMPLES, OF_EXAMPLE = 3, 80
 """Broken answers that a page shows side by side, and characters of each."""
 _CUT = re.compile(r"^\S{0,15}\s")  # what is left of the word in which a text was cut
 
