@@ -23,12 +23,11 @@ import pytest
 from page_checks import HOSTILE, Elements, assert_asks_for_nothing
 
 import golden
-from commandline import coarse_figures, lesion
+from commandline import coarse_figures, lesion, undrawn
 from lesion.cli.terminal import Bar
 from lesion.core.result import StudyResult
 from lesion.core.values import Summary
 from lesion.registry import recall
-from lesion.report import drawing
 from lesion.report.browser import NOTHING
 from lesion.report.names import names_in
 from lesion.report.publishing import html as page_html
@@ -136,8 +135,7 @@ def hostile_names_stay_texts(result: StudyResult) -> None:
     tame = {} if carried else {name: f"tame{number}" for number, name in enumerate(full)}
     hostile = dict(zip(tame, itertools.cycle(f"{number}{text}" for number, text in enumerate(TEXTS)), strict=False))
     pages = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "svg", lambda specified: "<svg/>")  # what names become in a chart has a test of its own
+    with undrawn():  # what names become in a chart has a test of its own
         for kind, names, text in (("tame", tame, "tame"), ("hostile", hostile, TEXTS[1])):
             pages[kind] = Elements(page_html(type(result)(result.folder, renamed(result.summary, names, text)).page()))
     shapes = {kind: {(tag, *sorted(attributes)) for tag, attributes in page.found} for kind, page in pages.items()}
