@@ -82,7 +82,8 @@ def examples(broken: pd.DataFrame, edit: str, task: str) -> Iterator[Example]:
             for key in ("question", "gold", "answer_before", "answer_after")
         )
         ends = [text if len(text) <= OF_EXAMPLE else f"… {_CUT.sub('', text[-OF_EXAMPLE:])}" for text in answers]
-        yield Example(*map(visible, (shortened(question, 280), gold, *ends)), edit, task)
+        before, after = map(visible, ends)
+        yield Example(visible(shortened(question, 280)), visible(gold), before, after, edit, task)
 
 
 @dataclass(frozen=True)

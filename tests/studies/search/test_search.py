@@ -312,8 +312,25 @@ def test_more_candidates_are_all_that_is_asked_in_a_folder_that_has_some(llama, 
     few = run_search(study(file, lengths=[1], screen="none"), tmp_path / "out", model=llama)
     more = run_search(study(file, lengths=[1], damping=[1.0, 0.5], screen="none"), tmp_path / "out", model=llama)
     whole = run_search(study(file, lengths=[1], damping=[1.0, 0.5], screen="none"), tmp_path / "whole", model=llama)
-    assert more.summary == whole.summary
+    assert more.summary.candidates == whole.summary.candidates
     assert more.evaluated < whole.evaluated < few.evaluated + more.evaluated + 1
+
+
+def test_another_search_in_a_folder_allows_for_the_tests_before_it_and_the_same_one_again_does_not(llama, tmp_path):
+    file = questions(tmp_path / "q.jsonl", by_hand(tiny("llama"), [0, 1, 1, 2]))
+    first, alone = (study(file, lengths=lengths, screen="none") for lengths in ([1], [1, 2]))
+    run_search(first, tmp_path / "out", model=llama)
+    again = run_search(first, tmp_path / "out", model=llama)
+    assert again.summary.earlier == 0
+    (test,) = run_search(alone, tmp_path / "alone", model=llama).summary.tests
+    for looks in (2, 2):  # the same search once more is no further look
+        after = run_search(alone, tmp_path / "out", model=llama)
+        assert after.summary.earlier == looks - 1
+        (corrected,) = after.summary.tests
+        assert corrected.gain.p_corrected == pytest.approx(min(1, looks * test.gain.p))
+        assert corrected.gain.low < test.gain.low
+        assert corrected.gain.value == test.gain.value
+        assert "tested on these items once before" in after.report().read_text()
 
 
 def test_a_folder_of_another_search_is_refused(llama, tmp_path):

@@ -292,7 +292,10 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
         yield Check("bad", f"Fewer than {FEW} test items, so that chance decides much: {wording.listed(few)}.")
     if collapsed := [f"{test.task} ({test.candidate})" for test in summary.tests if test.one_answer]:
         yield Check("bad", f"Nearly always one answer: {wording.listed(collapsed)}.")
-    if summary.tests:
+    if summary.tests and summary.earlier:
+        times = "once" if summary.earlier == 1 else f"{summary.earlier} times"
+        yield Check("open", f"Other searches were tested on these items {times} before: p and intervals allow for it.")
+    elif summary.tests:
         yield Check("good", "Chosen on other items than it is tested on.")
     if held := [choice for choice in summary.choices if choice.nothing is None and _held(summary, choice)]:
         yield Check(

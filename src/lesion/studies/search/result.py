@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from lesion.core.values import Summary
 from lesion.report import wording
 from lesion.report.rows import Row, column
@@ -156,10 +158,16 @@ class CandidateGain(Row):
 
 
 class SearchSummary(Summary):
-    """All numbers of a search: what `summary.json` holds."""
+    """All numbers of a search: what `summary.json` holds.
+
+    Attributes:
+        earlier: other searches whose choices were tested in this folder before, on the same items. For them p of tests
+            are multiplied and intervals widened (Bonferroni).
+    """
 
     kind: Literal["search"] = "search"
     approximate: str | None = None
+    earlier: int = Field(default=0, exclude_if=lambda count: not count)
     study: SearchStudy
     model: SearchedModel
     tasks: tuple[TaskSplit, ...]

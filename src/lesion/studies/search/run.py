@@ -11,6 +11,7 @@ from lesion.core.inference import pending_cells
 from lesion.core.layers import parse_layers
 from lesion.core.run import Run, refuse_scored
 from lesion.core.study_file import TaskChoice
+from lesion.core.values import SUMMARY
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.models.reordered import in_order
@@ -51,6 +52,7 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
             screen={choice: own[: halves[choice]] for choice, own in parts.validation.items()},
             choice={choice: own[halves[choice] :] for choice, own in parts.validation.items()},
             test={**parts.test, **{choice: items[choice] for choice in controls}},
+            earlier=_earlier(run, study),
         )  # fmt: skip
         evaluation.later = _costs(search)
         asked = {**tasks, **controls, **_golds(search)}
@@ -70,6 +72,14 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
         cut = next((each.chosen for each in search.contests if each.chosen and each.chosen.family == "truncate"), None)
         leave_edit(run.folder, summary, cut.edit if cut else None, model)
         return SearchResult(run.folder, summary, evaluation.evaluated, search.networks.requested)
+
+
+def _earlier(run: Run, study: SearchStudy) -> int:
+    """How many other searches have tested their choices in the folder."""
+    before = SearchResult.as_written(run.folder) if (run.folder / SUMMARY).is_file() else None
+    if before is None:
+        return 0
+    return before.summary.earlier + (before.summary.study != study and bool(before.summary.tests))
 
 
 def _screens(study: SearchStudy, everyone: list[Candidate]) -> bool:

@@ -112,6 +112,7 @@ class Search:
     Args:
         tasks: on which candidates are chosen; controls: beside.
         screen, choice, test: the items of each task that screen, choose and test; test also of the controls.
+        earlier: searches whose choices these items have tested already.
 
     Attributes:
         screened: gain of the log-probability of the gold answers in the screen, and on how many items of each task.
@@ -126,6 +127,7 @@ class Search:
     screen: Items
     choice: Items
     test: Items
+    earlier: int = 0
     contests: list[Contest] = field(default_factory=list)
     screened: dict[Candidate, tuple[float, int]] = field(default_factory=dict)
     rivals: dict[str, list[Candidate]] = field(default_factory=dict)

@@ -39,6 +39,7 @@ def summarise(search: Search, model: Model) -> SearchSummary:
     by_luck = next((contest.by_luck for contest in search.contests if contest.by_luck is not None), None)
     return SearchSummary(
         approximate=loops(study.decoding.stop_loops).get("approximate"),
+        earlier=search.earlier,
         study=study,
         model=SearchedModel.of(study.model.name, model),
         tasks=tuple(
@@ -100,14 +101,18 @@ def _choice(contest: Contest, blocks: int, level: float) -> ContestChoice:
 
 
 def _tests(search: Search) -> Iterator[CandidateTest]:
-    """The chosen candidates on test items; p corrected over the tasks of those that are to be better."""
+    """The chosen candidates on test items; p corrected over the tasks of those that are to be better, and for earlier
+    searches.
+    """
     chosen = [(contest, contest.chosen) for contest in search.contests if contest.chosen is not None]
     pairs = [(contest, each, choice) for contest, each in chosen for choice in (*search.tasks, *search.controls)]
     margins = sum(_has_margin(search, contest, choice) for contest, _, choice in pairs)
     tests = [_test(search, contest, each, choice, margins) for contest, each, choice in pairs]
     better = [place for place, (contest, _, choice) in enumerate(pairs) if not _has_margin(search, contest, choice)]
     p = [tests[place].gain.p or 0.0 for place in better]
-    corrected = dict(zip(better, holm(p), strict=True)) if len(better) > 1 else {}
+    looks = search.earlier + 1
+    several = [min(1.0, looks * each) for each in holm(p)]
+    corrected = dict(zip(better, several, strict=True)) if len(better) > 1 or looks > 1 else {}
     for place, test in enumerate(tests):
         yield test.model_copy(update={"gain": test.gain.model_copy(update={"p_corrected": corrected.get(place)})})
 
@@ -120,7 +125,7 @@ def _test(search: Search, contest: Contest, candidate: Candidate, choice: TaskCh
     study, items = search.study, search.test[choice]
     before, after = (search.networks.answers(each, choice, items) for each in (None, candidate))
     within = _has_margin(search, contest, choice)
-    level = 1 - (1 - study.level) / margins if within else study.level
+    level = 1 - (1 - study.level) / ((margins if within else 1) * (search.earlier + 1))
     gain = Estimate.dropped(before.right, after.right, level).negative
     return CandidateTest(
         task=choice.name, contest=contest.name, candidate=candidate.name,
