@@ -28,7 +28,17 @@ def kinds() -> pd.DataFrame:
     return table.assign(row=tasks + ", " + table["factor"].map(KINDS))
 
 
-CHARTS = {"smollm2-blocks": blocks, "cuts-kinds": kinds}
+def attention() -> pd.DataFrame:
+    """Sums and facts without each block of Qwen2.5-Coder, and without its attention alone."""
+    parts = {"sums-qwen2.5-coder": "block", "attention-qwen2.5-coder": "attention"}
+    tables = [pd.read_csv(DOCS / "results" / f"{name}.csv").assign(part=part) for name, part in parts.items()]
+    table = pd.concat(tables)
+    tasks = table["task"].map({"arithmetic:add?digits=3": "sums", "facts": "facts"})
+    table = table.assign(row=tasks + ", " + table["part"])[tasks.notna()]
+    return table.sort_values("row", ascending=False, kind="stable")
+
+
+CHARTS = {"smollm2-blocks": blocks, "cuts-kinds": kinds, "qwen-attention": attention}
 
 
 def drops(table: pd.DataFrame) -> str:
