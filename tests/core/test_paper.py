@@ -86,7 +86,7 @@ def test_the_paragraph_is_the_claims_and_names_the_paper_of_the_method(result: S
 def test_the_command_writes_what_is_chosen_and_all_without_a_choice(
     result: StudyResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = command(capsys, "export", result.folder, "--pdf", "--out", tmp_path / "one")
+    done = command(capsys, "export", result.folder, "--pdf", "--out", tmp_path / "one", drawn=True)
     assert done.code == 0, done.err
     assert {path.name for path in (tmp_path / "one").iterdir()} == {"figure-column.pdf", "figure-page.pdf"}
     with pytest.raises(UsageError, match="There is no format 'tiff'"):
