@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from oracle import Listener
 
 from commandline import lesion as command
 from lesion.core.estimate import FULLER, LATER, PAGE, TOKEN, DryRun, Estimate, Estimating, first_items, of_answers
 from lesion.plain import duration
-from lesion.progress import Silent
 
 MODEL = "bundled:llama-instruct"
 
@@ -51,20 +51,10 @@ def test_a_dry_run_answers_a_few_items_says_the_cost_and_stops(
     assert f"evaluated {count} of 216 answers; {216 - count} were stored already" in done.out
 
 
-class Told(Silent):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 def test_a_loop_says_what_it_costs_once_a_few_of_it_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
-    told = Told()
+    told = Listener()
     watcher = Estimating(told)
     watcher.begin("m", 100, 0, "texts")
     for _ in range(100):

@@ -5,26 +5,15 @@ import time
 from pathlib import Path
 
 import pytest
+from oracle import Listener
 
 import thinkers
 from lesion.core.store import Store
 from lesion.core.study_file import TaskChoice
 from lesion.errors import LesionError
-from lesion.progress import Silent
 from lesion.studies.ablation.study import Study
 from lesion.tasks import chat
 from runs import run_ablation
-
-
-class Notes(Silent):
-    """A watcher that keeps what is said."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
 
 CLOCK = thinkers.PLAIN.replace("{% for", "{{ 'it is ' ~ strftime_now('%Y-%m-%d %H:%M:%S') ~ '\n' }}{% for", 1)
 
@@ -114,7 +103,7 @@ def test_end_tokens_that_changed_are_noticed_though_no_prompt_has_them(saved, qu
 
 def test_a_template_that_reads_the_clock_goes_on_tomorrow_and_it_is_said(questions, tmp_path):
     model = thinkers.thinker(CLOCK)
-    notes = Notes()
+    notes = Listener()
     run_ablation(study("m", questions), tmp_path / "out", models={"m": model}, watcher=notes)
     time.sleep(1.1)  # its prompts would have another second
     again = run_ablation(study("m", questions, "0,1"), tmp_path / "out", models={"m": model}, watcher=notes)

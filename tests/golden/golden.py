@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from commandline import undrawn
 from lesion.cli.main import code
 from lesion.cli.terminal import Bar
 from lesion.core import baseline
 from lesion.core.store import Store
 from lesion.errors import LesionError
-from lesion.report import drawing
 
 HERE = Path(__file__).parent
 STUDIES = HERE / "studies"
@@ -72,13 +72,9 @@ def command(name: str, folder: str, out: Path) -> list[str]:
 def run_chain(name: str, out: Path) -> dict[str, Any]:
     """Run every command of a chain until it is interrupted after its first answers, again to the end, and read it."""
     record = {}
-    with pytest.MonkeyPatch.context() as patch:
+    with undrawn(), pytest.MonkeyPatch.context() as patch:
         patch.chdir(out)  # what a study names by a relative path has the same name wherever it lies
-        # Pictures are no part of the record.
         patch.setattr("altair.utils.schemapi.DEBUG_MODE", False)
-        patch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
-        patch.setattr(drawing, "svg", lambda specified: "<svg/>")
-        patch.setattr(drawing, "png_file", lambda drawn: b"")
         patch.setattr(baseline, "stop", lambda *_: None)  # their few items would show nothing
         for folder in CHAINS[name]:
             arguments = command(name, folder, out)

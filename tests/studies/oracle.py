@@ -6,6 +6,7 @@ import torch
 
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
 from lesion.engines.engine import Response
+from lesion.progress import Silent
 from lesion.tasks.task import Answer
 
 
@@ -58,6 +59,18 @@ class Listener:
 
     def note(self, text):
         self.notes.append(text)
+
+
+class Interrupts(Silent):
+    """A person who stops the training after so many steps."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def answered(self, count):
+        self.left -= count
+        if self.left < 0:
+            raise KeyboardInterrupt
 
 
 def observed(model, seed: int, data: str | None = None, ids: tuple[str, ...] = ("a",)) -> Inputs:

@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 import torch
+from oracle import Interrupts
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
 
 from lesion.errors import LesionError, UsageError
-from lesion.progress import Silent
 from lesion.training.supervised import Example, Tuning, batch, supervise
 from tiny import model
 
@@ -34,18 +34,6 @@ def weights(subject):
 
 def changed(before, subject):
     return {name for name, tensor in subject.network.state_dict().items() if not torch.equal(tensor, before[name])}
-
-
-class Interrupts(Silent):
-    """A person who stops the training after so many steps."""
-
-    def __init__(self, after):
-        self.left = after
-
-    def answered(self, count):
-        self.left -= count
-        if self.left < 0:
-            raise KeyboardInterrupt
 
 
 # -- what is learned

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
+from oracle import Interrupts
 from safetensors.torch import load_file
 
 from lesion.errors import LesionError, UsageError
-from lesion.progress import Silent
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Item, Verdict
 from lesion.training import verifiable
@@ -48,18 +48,6 @@ def weights(subject):
 
 def same(first, second):
     return all(torch.equal(tensor, second[name]) for name, tensor in first.items())
-
-
-class Interrupts(Silent):
-    """A person who stops the training after so many steps."""
-
-    def __init__(self, after):
-        self.left = after
-
-    def answered(self, count):
-        self.left -= count
-        if self.left < 0:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from itertools import chain, repeat
 from types import SimpleNamespace
 
 import pytest
+from oracle import Listener
 
 import lesion.engines.ray.engine
 import lesion.engines.ray.joining
@@ -28,7 +29,6 @@ from lesion.engines.ray.cluster import Worker
 from lesion.engines.ray.joining import connected
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
-from lesion.progress import Silent
 from raying import linux, needs_ray, ray
 
 __all__ = ["ray"]
@@ -43,19 +43,9 @@ EDITS = (
 )
 
 
-class Told(Silent):
-    """A watcher that remembers its notes."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 @pytest.fixture(scope="module")
 def opened(ray) -> Iterator[Opened]:
-    with opening.opened(EngineChoice(workers=2), Told()) as made:
+    with opening.opened(EngineChoice(workers=2), Listener()) as made:
         yield made
 
 

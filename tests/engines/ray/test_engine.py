@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle import Listener
 
 import lesion.engines.ray.cluster
 import lesion.engines.ray.engine
@@ -26,7 +27,6 @@ from lesion.engines.ray.placement import Node, Placement
 from lesion.engines.ray.units import cut
 from lesion.engines.ray.worker import Answerer, Order, Ready, WorkerInfo
 from lesion.errors import LesionError, UsageError
-from lesion.progress import Silent
 from lesion.tasks.task import Answer
 
 EDITS = (BASELINE, ScaleBlock(0), ScaleBlock(1), ScaleBlock(2))
@@ -135,21 +135,11 @@ class Actor:
         return getattr(self.answerer, method)(*arguments)
 
 
-class Told(Silent):
-    """A watcher that remembers its notes."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 class StandInCluster(Cluster):
     """Three workers by default, each an `Actor`."""
 
     def __init__(self, workers: int = 3, fate=lambda actor, method: False, engine=None) -> None:
-        super().__init__(EngineChoice(workers=workers), [Node("here", 8, 0)], Told())
+        super().__init__(EngineChoice(workers=workers), [Node("here", 8, 0)], Listener())
         self.fate = fate
         self.made = 0
         self.engine_of = engine or (lambda number: Echo())
