@@ -35,7 +35,7 @@ from lesion.models import load as loading
 from lesion.studies.ablation.report import AblationResult
 from tiny import model
 
-EACH = 12
+EACH = 8
 
 
 class Unprintable:

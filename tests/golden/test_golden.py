@@ -28,7 +28,6 @@ from lesion.cli.terminal import Bar
 from lesion.core.result import StudyResult
 from lesion.core.values import Summary
 from lesion.registry import recall
-from lesion.report.browser import NOTHING
 from lesion.report.names import names_in
 from lesion.report.publishing import html as page_html
 
@@ -121,18 +120,17 @@ def is_sound(result: StudyResult, markup: str) -> None:
     elements = assert_asks_for_nothing(markup).found
     links = {link["href"][1:] for tag, link in elements if tag == "a" and link["href"][0] == "#"}
     assert links <= {part.get("id") for _, part in elements}
-    hostile_names_stay_texts(result)
+    hostile_names_stay_texts(result, markup)
 
 
-def hostile_names_stay_texts(result: StudyResult) -> None:
+def hostile_names_stay_texts(result: StudyResult, markup: str) -> None:
     """Texts that look like markup add no element and no attribute to a page: notes, titles, tokens, models and tasks.
 
     Answers lie under the names of models and tasks; what a page with answers makes of hostile names and answers is
     tested in a browser, by `studies/ablation/test_in_chromium.py`.
     """
     full = dict.fromkeys(name for name in names_in(result.summary) if ":" in name)
-    carried = result.page().carried != NOTHING
-    tame = {} if carried else {name: f"tame{number}" for number, name in enumerate(full)}
+    tame = {} if 'id="choose-task"' in markup else {name: f"tame{number}" for number, name in enumerate(full)}
     hostile = dict(zip(tame, itertools.cycle(f"{number}{text}" for number, text in enumerate(TEXTS)), strict=False))
     pages = {}
     with undrawn():  # what names become in a chart has a test of its own

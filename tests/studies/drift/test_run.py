@@ -23,7 +23,7 @@ from lesion.studies.drift.measurement import draw_runs
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import find
-from runs import recall_drift, run_drift
+from runs import run_drift
 from tiny import model, tokenizer
 
 NAMES = ("tiny:llama", "tiny:gpt2")
@@ -55,29 +55,6 @@ def test_the_seed_decides_everything_bit_for_bit(tinies, file, tmp_path):
     assert told["a"] == told["b"]
     assert files(tmp_path / "a") == files(tmp_path / "b")
     assert not set(files(tmp_path / "a")) & set(files(tmp_path / "c"))
-
-
-def test_an_interrupted_study_goes_on_and_ends_as_one_that_was_not(tinies, file, tmp_path, monkeypatch):
-    what = study(file, models=NAMES)
-    run_drift(what, tmp_path / "whole", models=tinies)
-    real, calls = drift_measuring.drift, []
-
-    def stops(*arguments, **named):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(*arguments, **named)
-
-    monkeypatch.setattr(drift_measuring, "drift", stops)
-    with pytest.raises(KeyboardInterrupt):
-        run_drift(what, tmp_path / "out", models=tinies)
-    with pytest.raises(LesionError, match=r"is not finished: .* answers are stored.*goes on from there"):
-        recall_drift(tmp_path / "out")
-    monkeypatch.setattr(drift_measuring, "drift", real)
-    listener = Listener()
-    again = run_drift(what, tmp_path / "out", watcher=listener, models=tinies)
-    assert again.measured == 3
-    assert (tmp_path / "out/summary.json").read_bytes() == (tmp_path / "whole/summary.json").read_bytes()
 
 
 def test_models_that_are_not_measured_yet_are_named_until_they_are(tinies, file, tmp_path, monkeypatch):
