@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # needs numpy, as whoever has differences does
     import numpy as np
 
     from lesion.statistics.paired import Contrast
+    from lesion.tasks.item_clusters import Shared
 
 MATERIAL = 1.1
 """Half of the intervals have to be so many times as wide over clusters as over items to be worth a sentence."""
@@ -43,12 +44,12 @@ class OverClusters(Row):
 
     @classmethod
     def of(
-        cls: type[C], differences: np.ndarray, shared: Sequence[str] | None, over_items: Contrast, level: float
+        cls: type[C], differences: np.ndarray, shared: Shared | None, over_items: Contrast, level: float
     ) -> C | None:
-        """Of the [items] differences of an estimate, whose items are in these clusters; None where it has none."""
+        """Of the [items] differences of an estimate, by what its items share; None where it has none."""
         from lesion.statistics.clusters import clustered
 
-        interval = None if shared is None else clustered(differences, shared, over_items, level)
+        interval = None if shared is None else clustered(differences, shared.clusters, over_items, level)
         return None if interval is None else cls(**{name: getattr(interval, name) for name in cls.model_fields})
 
 
@@ -57,6 +58,11 @@ class Sharing(Value):
 
     what: str
     clusters: int
+
+    @classmethod
+    def of(cls, shared: Shared | None) -> Sharing | None:
+        """What items share, as results keep it."""
+        return None if shared is None else cls(what=shared.what, clusters=shared.count)
 
 
 def columns(of: OverClusters | None) -> dict[str, float | str | None]:

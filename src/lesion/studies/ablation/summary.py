@@ -165,8 +165,7 @@ def _full_task(
         tests = len(kind) + further[kind[0].unit, kind[0].factor]
         done = {edit: frames[text] for edit in kind if (text := text_of(edit, task)) in frames}
         if done:
-            clusters = None if of_items is None else of_items.clusters
-            of_kind, reach = _cells(task, gold, baseline, done, tests, study.level, clusters, chance)
+            of_kind, reach = _cells(task, gold, baseline, done, tests, study.level, of_items, chance)
             cells |= of_kind
             sensitivity.append(reach)
     return TaskResult(
@@ -176,7 +175,7 @@ def _full_task(
         cells=[cells[edit] for edit in edits if edit in cells],
         planned=[] if study.screen_top is not None else sorted({edit.layer for edit in edits}),
         sensitivity=sensitivity,
-        shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
+        shared=Sharing.of(of_items),
         contrasts=contrasts(task, frames, [edit for edit in edits if edit.unit in UNITS], study.level),
         forced=forced_baseline(baseline, study.level),
     )
@@ -189,7 +188,7 @@ def _cells(
     answered: Mapping[PlaceEdit, pd.DataFrame],
     tests: int,
     level: float,
-    clusters: Sequence[str] | None,
+    of_items: Shared | None,
     chance: float,
 ) -> tuple[dict[PlaceEdit, Cell], Sensitivity]:
     """The cells of one unit and factor, and what the rule can find in them.
@@ -216,7 +215,7 @@ def _cells(
             margin=by_margin.get(edit),
             word_margin=by_word.get(edit),
             forced=by_force.get(edit),
-            clustered=OverClusters.of(right.astype(float) - now, clusters, paired_drop(right, now, level), level),
+            clustered=OverClusters.of(right.astype(float) - now, of_items, paired_drop(right, now, level), level),
         )
     losses = [pairs(right, now).retaining(cut) for now, cut in zip(after, stated, strict=True)]
     first, items, correct = next(iter(answered)), len(right), int(right.sum())

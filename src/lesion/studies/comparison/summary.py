@@ -157,7 +157,6 @@ def _compared(
     gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
     difference = paired_drop(second, first, level)
     of_items = _clusters(a, task, items)
-    clusters = None if of_items is None else of_items.clusters
     return Compared(
         **named,
         a=Estimate.of(accuracy(first, level)),
@@ -167,8 +166,8 @@ def _compared(
             gained=gained, lost=lost, both_right=int((first & second).sum()), both_wrong=int((~first & ~second).sum())
         ),
         extra_drop=_extra_drop(a, b, task, items, edits, level),
-        shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
-        clustered=Clustered.of(second.astype(float) - first, clusters, difference, level),
+        shared=Sharing.of(of_items),
+        clustered=Clustered.of(second.astype(float) - first, of_items, difference, level),
     )
 
 
@@ -185,8 +184,8 @@ def _unscored(a: Source, b: Source, task: str, common: Sequence[str], level: flo
     first, second = values(rows, items), least.reindex(items).fillna(0.0).to_numpy(dtype=np.float64)
     change, clustered = _mean(second - first, level, "points", least=-1.0), None
     if not ({*first, *second} - {0.0, 1.0}):
-        change, groups = paired_drop(second == 1, first == 1, level), _clusters(a, task, items)
-        clustered = Clustered.of(second - first, None if groups is None else groups.clusters, change, level)
+        change = paired_drop(second == 1, first == 1, level)
+        clustered = Clustered.of(second - first, _clusters(a, task, items), change, level)
     lows, highs = zip(*((each.low, each.high) for each in (change, clustered) if each is not None), strict=True)
     return Unscored(
         items=len(items) - int((share == 1).sum()), of=len(items), value=change.value, low=min(lows), high=max(highs)

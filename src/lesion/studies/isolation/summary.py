@@ -121,7 +121,7 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
                     tokens=int(baseline.tokens.sum()) if kind == "score" else None,
                 ),
                 cells=tuple(_cells(plan, task)),
-                shared=None if of_items is None else Sharing(what=of_items.what, clusters=of_items.count),
+                shared=Sharing.of(of_items),
             )
         )
     choice = _choice(plan, complete)
@@ -174,8 +174,7 @@ def _cells(plan: EvaluationPlan, task: _Task) -> Iterator[TaskUnderEdit]:
         else:
             drop = task.drop(edit.edit)
             change = Estimate.of(drop, tests[edit.edit], corrected.get(edit.edit))
-            clusters = None if task.shared is None else task.shared.clusters
-            clustered = OverClusters.of(baseline.right.astype(float) - edited.right, clusters, drop, task.level)
+            clustered = OverClusters.of(baseline.right.astype(float) - edited.right, task.shared, drop, task.level)
         controls = tuple(_random(task, edit, *each) for each in _kinds(plan, task, edit).items())
         yield TaskUnderEdit(
             edit=edit.edit,
