@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lesion.core.rates import loops
+from lesion.core.rates import approximate
 from lesion.statistics.over_seeds import crossed
 from lesion.statistics.paired import wilson
 from lesion.studies.tuning.result import TuningSummary
@@ -87,7 +87,7 @@ def made(
     summary = TuningSummary.model_validate(
         {
             "version": "0.1.0",
-            "approximate": loops(stop_loops).get("approximate"),
+            "approximate": approximate(stop_loops),
             "study": study,
             "examples": 320,
             "held_out": 200 if len(rates) > 1 else 0,

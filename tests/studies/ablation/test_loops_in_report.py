@@ -8,7 +8,7 @@ from typing import Any
 
 import made
 
-from lesion.core.rates import loops
+from lesion.core.rates import approximate
 from lesion.report import browser
 from lesion.report.publishing import html
 from lesion.studies.ablation import claims
@@ -33,7 +33,7 @@ def with_loops(summary: Any) -> Any:
 
     looping = looped(copy.deepcopy(summary))
     looping["study"]["decoding"]["stop_loops"] = 4
-    return looping | {"approximate": loops(4)["approximate"]}
+    return looping | {"approximate": approximate(4)}
 
 
 def test_a_loss_of_stopping_is_told_as_one_of_loops_where_they_were_stopped():

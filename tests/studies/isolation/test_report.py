@@ -10,7 +10,7 @@ import pytest
 from page_checks import inflated
 from rich.console import Console
 
-from lesion.core.rates import loops
+from lesion.core.rates import approximate
 from lesion.report.publishing import html
 from lesion.report.table import Table
 from lesion.studies.isolation.report import IsolationResult
@@ -136,7 +136,7 @@ def test_the_terminal_has_edits_tried_and_with_all_rows_random_controls_too():
 
 
 def test_stopped_loops_and_their_share_are_said_on_page_and_terminal():
-    summary, label = small(), loops(4)["approximate"]
+    summary, label = small(), approximate(4)
     assert "Approximate" not in page(summary) + shown(summary)
     summary["evaluation"]["tasks"][0]["cells"][0]["rates"] |= {"truncated": 0.5, "looped": 0.375}
     summary["approximate"] = label

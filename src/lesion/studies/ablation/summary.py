@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 
 from lesion.core.clustered_intervals import OverClusters, Sharing
-from lesion.core.rates import loops, rates
+from lesion.core.rates import approximate, rates
 from lesion.core.values import with_corrected
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Unit
@@ -132,7 +132,7 @@ def summarise(
         )
     return AblationSummary(
         engine="; ".join(filter(None, engines)),
-        approximate=loops(study.decoding.stop_loops).get("approximate"),
+        approximate=approximate(study.decoding.stop_loops),
         study=study,
         models=models,
         notes=notes,

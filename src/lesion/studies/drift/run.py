@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lesion.core.preflight import refuse_unfit_styles
-from lesion.core.rates import loops
+from lesion.core.rates import approximate
 from lesion.core.run import Evaluation, Run
 from lesion.core.store import refuse_another, study_there
 from lesion.core.study_file import ModelChoice
@@ -147,7 +147,7 @@ def _summary(
         remarks.append(f"Not measured yet: {names}; the same command goes on from here.")
     return DriftSummary(
         identity=study.identity(),
-        approximate=loops(study.stop_loops).get("approximate"),
+        approximate=approximate(study.stop_loops),
         study=study,
         models=finished,
         notes=remarks,

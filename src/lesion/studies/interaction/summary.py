@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from lesion.core.rates import loops, rates
+from lesion.core.rates import approximate, rates
 from lesion.edits.edit import BASELINE, Edit, composed
 from lesion.edits.text import parse
 from lesion.report.rows import Endings
@@ -177,7 +177,7 @@ def summarise(
         shares=tuple(share for task in answers.tasks for share in _shares(study, answers, task, plan)),
         orders=len(plan.permutations),
         every_order=plan.every,
-        approximate=loops(study.decoding.stop_loops).get("approximate"),
+        approximate=approximate(study.decoding.stop_loops),
         notes=tuple(_notes(study, tasks, answers)),
     )
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from lesion.core.apart import validation_count
 from lesion.core.clustered_intervals import OverClusters, Sharing
-from lesion.core.rates import loops, rates
+from lesion.core.rates import approximate, rates
 from lesion.core.store import Store
 from lesion.core.values import read_summary, summary_kind
 from lesion.edits.edit import BASELINE, MatchedIn
@@ -343,9 +343,8 @@ def summarised(
         own = {selection.digest for selection in (*isolation.selections, isolation.excluded) if selection is not None}
         if others := {edit.label for edit in evaluation.tried if edit.digest not in own}:
             notes.append(f"Not among the selections that were isolated in this folder: {', '.join(sorted(others))}.")
-    label = loops(study.decoding.stop_loops).get("approximate") if evaluation is not None else None
     return IsolationSummary(
-        approximate=label,
+        approximate=None if evaluation is None else approximate(study.decoding.stop_loops),
         study=study,
         isolation=isolation,
         evaluation=evaluation,

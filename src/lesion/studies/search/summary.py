@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lesion.core.rates import loops
+from lesion.core.rates import approximate
 from lesion.core.study_file import TaskChoice
 from lesion.models.load import Model
 from lesion.models.order import order_text
@@ -38,7 +38,7 @@ def summarise(search: Search, model: Model) -> SearchSummary:
     study = search.study
     by_luck = next((contest.by_luck for contest in search.contests if contest.by_luck is not None), None)
     return SearchSummary(
-        approximate=loops(study.decoding.stop_loops).get("approximate"),
+        approximate=approximate(study.decoding.stop_loops),
         earlier=search.earlier,
         study=study,
         model=SearchedModel.of(study.model.name, model),

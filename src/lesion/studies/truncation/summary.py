@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lesion.core.cached_answers import Answers
-from lesion.core.rates import loops
+from lesion.core.rates import approximate
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.spectra import spectra
@@ -44,7 +44,7 @@ def summarise(search: Search, model: Model, grid: Grid) -> TruncationSummary:
     """The summary of a search, without other revisions and rivals."""
     study, composed = search.study, search.composed or search.chosen
     return TruncationSummary(
-        approximate=loops(study.decoding.stop_loops).get("approximate"),
+        approximate=approximate(study.decoding.stop_loops),
         study=study,
         model=SearchedModel.of(study.model.name, model),
         tasks=tuple(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from lesion.core.rates import loops, rates
+from lesion.core.rates import approximate, rates
 from lesion.core.study_file import TaskChoice
 from lesion.models.load import Model
 from lesion.statistics import paired
@@ -86,7 +86,7 @@ def summarise(
     blocks = len(model.anatomy.blocks)
     pool = random_pool(blocks, budget_of(study, blocks), () if drops is None else drops.critical)
     return TuningSummary(
-        approximate=loops(study.stop_loops).get("approximate"),
+        approximate=approximate(study.stop_loops),
         study=study,
         model=TunedModel(
             name=study.model.name,
