@@ -119,7 +119,7 @@ def _pairs(case: Case, task: str) -> list[Pair]:
     for index, item in enumerate(items):
         other = int(random.choice(np.flatnonzero(gold != gold[index])))
         right, tempting = case.choices[gold[[index, other]]].tolist()
-        pairs.append(Pair(item.id, items[other].id, tuple(tokens[index]), tuple(tokens[other]), right, tempting))
+        pairs.append(Pair(item.id, tuple(tokens[index]), tuple(tokens[other]), right, tempting))
     return pairs
 
 

@@ -114,7 +114,7 @@ def patch(model: Model, texts: Texts) -> str:
     clean, middle = texts[0], len(texts[0]) // 2
     known = model.network.get_input_embeddings().num_embeddings
     corrupted = (*clean[:middle], (clean[middle] + 1) % known, *clean[middle + 1 :])
-    pair = Pair("clean", "corrupted", clean, corrupted, right=texts[1][0], tempting=texts[1][1])
+    pair = Pair("clean", clean, corrupted, right=texts[1][0], tempting=texts[1][1])
     _, _, values = read(model, pair)
     modules = {place: module for block in model.anatomy.blocks for place, module in _modules(block) if place in values}
     patches = [Patch(place, positions) for place in modules for positions in ((middle,), (len(clean) - 1,))]

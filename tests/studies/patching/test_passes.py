@@ -10,9 +10,9 @@ from tiny import model as tiny_model
 
 CLOSE = {"abs": 2e-4}
 PAIRS = {
-    "one token": Pair("0", "1", (1, 20, 22, 23, 24, 25), (1, 20, 30, 23, 24, 25), 40, 41),
-    "two tokens, the last one too": Pair("0", "1", (1, 20, 21, 22, 23), (1, 33, 21, 22, 34), 40, 41),
-    "no common beginning": Pair("0", "1", (20, 21, 22, 23, 24), (30, 21, 31, 23, 24), 40, 41),
+    "one token": Pair("0", (1, 20, 22, 23, 24, 25), (1, 20, 30, 23, 24, 25), 40, 41),
+    "two tokens, the last one too": Pair("0", (1, 20, 21, 22, 23), (1, 33, 21, 22, 34), 40, 41),
+    "no common beginning": Pair("0", (20, 21, 22, 23, 24), (30, 21, 31, 23, 24), 40, 41),
 }
 
 
@@ -126,7 +126,7 @@ def test_the_number_of_rows_of_a_pass_changes_nothing_and_no_hook_stays():
 
 
 def test_positions_are_parted_by_the_differing_tokens():
-    pair = Pair("0", "1", (1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 9, 4, 9, 6, 7, 8), 0, 1)
+    pair = Pair("0", (1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 9, 4, 9, 6, 7, 8), 0, 1)
     assert pair.positions == {
         "earlier different": (2,),
         "last different": (4,),
@@ -135,5 +135,5 @@ def test_positions_are_parted_by_the_differing_tokens():
         "last": (7,),
         "all": (2, 3, 4, 5, 6, 7),
     }
-    end = Pair("0", "1", (1, 2), (1, 3), 0, 1)
+    end = Pair("0", (1, 2), (1, 3), 0, 1)
     assert end.positions == {"last": (1,), "all": (1,)}

@@ -11,7 +11,7 @@ from lesion.studies.patching import report
 from lesion.studies.patching.passes import Pair, Place, Readout
 from lesion.studies.patching.summary import Measured, name_of, summarise
 
-PAIR = Pair("0", "1", (1, 2, 3, 4), (1, 5, 3, 4), 6, 7, ("a", "b"), ("x", "y"))
+PAIR = Pair("0", (1, 2, 3, 4), (1, 5, 3, 4), 6, 7, ("a", "b"), ("x", "y"))
 PLACES = [Place("block", 0), Place("attention", 0)]
 
 

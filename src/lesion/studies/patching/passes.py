@@ -44,13 +44,11 @@ class Pair:
     """A clean and a corrupted prompt of the same length.
 
     Attributes:
-        item: id of the item; partner: of the corrupted one.
         right: first token of what is right after the clean prompt; tempting: of what is right after the corrupted one.
         texts: the two questions; answers: the two right texts.
     """
 
     item: str
-    partner: str
     clean: tuple[int, ...]
     corrupted: tuple[int, ...]
     right: int
@@ -91,7 +89,7 @@ def pair_of(model: Model, task: Task, item: Item, style: str | None) -> Pair | N
             corrupted, second = _encoded(model, task, other, item.gold, style)
             if len(clean) == len(corrupted) and clean != corrupted and first == second[::-1]:
                 texts, answers = (item.question, other.question), (item.gold, other.gold)
-                return Pair(item.id, other.id, clean, corrupted, *first, texts=texts, answers=answers)
+                return Pair(item.id, clean, corrupted, *first, texts=texts, answers=answers)
     return None
 
 
