@@ -365,7 +365,7 @@ def _refuse_overflow(model: Model, seen: _Seen, holders: Mapping[nn.Module, list
     for module, held in holders.items():
         if any(tensor is not None and not bool(tensor.isfinite().all()) for tensor in seen.incoming[module]):
             names = ", ".join(address for address, _ in held[:3])
-            dtype = str(model.dtype).removeprefix("torch.")
+            dtype = model.dtype_name
             raise LesionError(
                 f"What flows into {names} of {model.name} is not finite in {dtype}: something before it gives values "
                 f"that are too large. Load the model in bfloat16 or float32."

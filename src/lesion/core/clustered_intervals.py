@@ -121,10 +121,6 @@ def changes(
     doubtful = [
         (f"{name} as a change", of, 0.0, "no change")
         for name, change, of in measured
-        if None not in (change.low, change.high) and _beyond(change) and of.low <= 0 <= of.high
+        if change.side and of.low <= 0 <= of.high
     ]
     return f"{text} {verdicts(shared.what, doubtful)}"
-
-
-def _beyond(change: Estimate) -> bool:
-    return (change.low or 0.0) > 0 or (change.high or 0.0) < 0

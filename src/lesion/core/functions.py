@@ -142,18 +142,15 @@ def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]
 
 def _refuse_other_than_loaded(options: Mapping[str, Any], loaded: Mapping[str, Model], *, here: bool) -> None:
     """Refuse a dtype or a device that a loaded model does not have."""
-    for option, text_of in {"dtype": _dtype, **({"device": _device} if here else {})}.items():
+    for option in ("dtype", "device") if here else ("dtype",):
         wanted = options.get(option)
-        for name, text in ((name, text_of(model)) for name, model in loaded.items()):
+        for name, model in loaded.items():
+            text = model.dtype_name if option == "dtype" else _device(model)
             if wanted not in (None, "auto", text, text.partition(":")[0]):
                 raise UsageError(
                     f"{name} is loaded already, and its {option} is {text}, not {wanted}; leave {option} out, or load"
                     f" the model with {option}={wanted!r}."
                 )
-
-
-def _dtype(model: Model) -> str:
-    return str(model.dtype).removeprefix("torch.")
 
 
 def _device(model: Model) -> str:

@@ -253,8 +253,7 @@ class Evaluation:
 
     def add(self, name: str, model: Model, **about: object) -> None:
         """Note a model in the store (`Store.add_model`), with what else is to be known about it."""
-        dtype = str(model.dtype).removeprefix("torch.")
-        known = {"blocks": len(model.anatomy.blocks), "family": model.anatomy.family, "dtype": dtype}
+        known = {"blocks": len(model.anatomy.blocks), "family": model.anatomy.family, "dtype": model.dtype_name}
         spelt, before = spelling(model), self._metadata(name)
         refuse_other_spelling(self.store, model, before.get("spelling"), spelt)
         # What an earlier run has learned of the prompts.

@@ -26,7 +26,7 @@ def facts_of(model: Model) -> tuple[tuple[str, str], ...]:
         ("MLP a block", _mlps(model)),
         ("parameters", _parameters(model)),
         *((("weights stored", model.origin.storage),) if model.origin and model.origin.storage else ()),
-        ("dtype", str(model.dtype).removeprefix("torch.")),
+        ("dtype", model.dtype_name),
         *((("weights stored", _stored(model)),) if model.quantisation is not None else ()),
         ("device", ", ".join(sorted({str(p.device) for p in model.network.parameters()}))),
         ("context", context),

@@ -331,8 +331,7 @@ def load(
             network.to(settings["dtype"])  # transformers dequantises to the dtype of the checkpoint
         refuse_foreign_tokenizer(tokenizer, network, typed)
         model = wrap(network, tokenizer, typed)
-        stored = str(model.dtype).removeprefix("torch.")
-        origin = Origin(typed, revision, stored, trust_remote_code, storage_of(folder))
+        origin = Origin(typed, revision, model.dtype_name, trust_remote_code, storage_of(folder))
         return replace(model, origin=origin, quantisation=storage)
 
 

@@ -77,7 +77,7 @@ class Model:
     def __repr__(self) -> str:
         size = weights_in(self.network)
         counts = f"{len(self.anatomy.blocks)} blocks", f"{in_short(size)} parameters"
-        where = f"{str(self.dtype).removeprefix('torch.')} on {self.device}"
+        where = f"{self.dtype_name} on {self.device}"
         return described(self, repr(self.name), self.anatomy.family, *counts, where)
 
     @validated
@@ -210,6 +210,11 @@ class Model:
         """The dtype of the weights."""
         dtype: torch.dtype = self.network.get_input_embeddings().weight.dtype
         return dtype
+
+    @property
+    def dtype_name(self) -> str:
+        """Its name: `bfloat16`."""
+        return str(self.dtype).removeprefix("torch.")
 
     @property
     def context(self) -> int:

@@ -55,7 +55,7 @@ def describe(edit: Edit, model: Model) -> MadeFor:
         model.name,
         model.fingerprint,
         model.anatomy.family,
-        str(model.dtype).removeprefix("torch."),
+        model.dtype_name,
         {address: MatrixValues(matrix.shape, values_digest(matrix.read())) for address, matrix in scored.items()},
     )
 

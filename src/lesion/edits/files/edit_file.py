@@ -136,7 +136,7 @@ class EditFile:
         ):
             return self.fixed()
         if not force:
-            dtype = str(model.dtype).removeprefix("torch.")
+            dtype = model.dtype_name
             by_force = "with --force (in Python, lesion.read_edit(FILE).fit(model, force=True))"
             rounded = f" It was made in {self.model.dtype}, and this one is in {dtype}." * (dtype != self.model.dtype)
             raise LesionError(

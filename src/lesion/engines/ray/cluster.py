@@ -156,7 +156,7 @@ class Cluster:
                 elif place.file is not None:
                     source = f"{source}:{place.file}"
         plan = self.plan
-        dtype = str(model.dtype).removeprefix("torch.")
+        dtype = model.dtype_name
         return Order(
             *(self.choice.engine, source, revision, dtype, code, model.name, model.fingerprint, spelling(model)),
             *(batch_size, plan.gpus, plan.threads, plan.sharers),

@@ -119,7 +119,7 @@ class TransformersEngine:
     def description(self) -> str:
         """What answers, in words: `transformers 5.23.0, torch 2.13.0, float32, sdpa, cpu`."""
         attention = getattr(self.model.network.config, "_attn_implementation", None) or "eager"
-        dtype, device = str(self.model.dtype).removeprefix("torch."), self.model.device
+        dtype, device = self.model.dtype_name, self.model.device
         where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         versions = f"transformers {transformers.__version__}, torch {torch.__version__.partition('+')[0]}"
         return f"{versions}, {dtype}, {attention}, {where}"

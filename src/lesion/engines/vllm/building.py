@@ -162,7 +162,7 @@ def _settings(model: Model, rows: int, place: str, revision: str | None, tensor_
     given: dict[str, object] = {
         "model": place,
         "revision": revision,
-        "dtype": str(model.dtype).removeprefix("torch."),
+        "dtype": model.dtype_name,
         "trust_remote_code": bool(model.origin and model.origin.trust_remote_code),
         # A choice is scored up to its last token but one, after which vLLM wants room for a token to say.
         "max_model_len": model.context + 1,

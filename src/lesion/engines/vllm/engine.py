@@ -88,7 +88,7 @@ class VllmEngine:
             self.close()
             raise
         worker = json.loads(begun[0])
-        dtype = str(model.dtype).removeprefix("torch.")
+        dtype = model.dtype_name
         spread = f", {tensor_parallel} × tensor parallel" if tensor_parallel > 1 else ""
         self.description = f"vllm {self._running.version}, {dtype}, {worker['attention']}, {worker['device']}{spread}"
 

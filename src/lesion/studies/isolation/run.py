@@ -138,7 +138,7 @@ def evaluate(
         tasks = {choice.name: (task, items[choice]) for choice, task in evaluation.tasks.items()}
         plan = EvaluationPlan(
             model=chosen.name,
-            dtype=str(model.dtype).removeprefix("torch."),
+            dtype=model.dtype_name,
             tasks={name: task.kind for name, (task, _) in tasks.items()},
             chance={name: guessing(task, drawn) for name, (task, drawn) in tasks.items() if task.kind != "score"},
             edits=planned.entries,

@@ -165,7 +165,7 @@ def isolate(
         study=study,
         model=model.name,
         fingerprint=model.fingerprint,
-        dtype=str(model.dtype).removeprefix("torch."),
+        dtype=model.dtype_name,
         family=model.anatomy.family,
         blocks=len(model.anatomy.blocks),
         disjoint=all(drawn.disjoint for drawn in texts.values()),

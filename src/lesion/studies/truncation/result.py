@@ -48,7 +48,7 @@ class SearchedModel(Value):
             fingerprint=model.fingerprint,
             blocks=len(model.anatomy.blocks),
             family=model.anatomy.family,
-            dtype=str(model.dtype).removeprefix("torch."),
+            dtype=model.dtype_name,
         )
 
 

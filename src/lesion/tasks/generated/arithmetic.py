@@ -95,10 +95,6 @@ def carries(first: int, second: int) -> int:
     return count
 
 
-def _carried(problem: Problem) -> str:
-    return "carry" if carries(*problem.numbers) else "no carry"
-
-
 def _borrowed(problem: Problem) -> str:
     first, second = problem.numbers
     return "borrow" if carries(first - second, second) else "no borrow"
@@ -111,7 +107,7 @@ MEMBERS: Mapping[str, Member] = {
         lambda problem: sum(problem.numbers),
         lambda digits: digits + 1,
         "+",
-        group=_carried,
+        group=lambda problem: "carry" if carries(*problem.numbers) else "no carry",
     ),
     "subtract": Member(
         "{0} - {1}",
