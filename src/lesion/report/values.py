@@ -91,6 +91,11 @@ class Estimate(Value):
         return int(self.low > 0) - int(self.high < 0)
 
     @property
+    def is_shown(self) -> bool:
+        """Whether its p, corrected, is at most `wording.ALPHA`."""
+        return self.p_corrected is not None and self.p_corrected <= wording.ALPHA
+
+    @property
     def negative(self) -> Estimate:
         """A drop as a gain. A drop of 0 stays 0: −0.0 would be written as a loss of nothing."""
         value, low, high = (None if end is None else 0.0 - end for end in (self.value, self.high, self.low))

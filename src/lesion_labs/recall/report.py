@@ -81,9 +81,7 @@ def beyond_random(groups: Sequence[tuple[Group, Sequence[Difference]]]) -> Itera
                 continue
             largest = max(of_matrix, key=lambda each: abs(each.difference.value or 0.0))
             clear = [
-                each
-                for each in of_matrix
-                if (each.difference.p_corrected or 1.0) <= wording.ALPHA and abs(each.difference.value or 0.0) >= APART
+                each for each in of_matrix if each.difference.is_shown and abs(each.difference.value or 0.0) >= APART
             ]
             sentences = [f"Keeping the top of {matrix} leaves {_clearly(clear)}."]
             if not clear:

@@ -17,7 +17,6 @@ from lesion.report.rows import Endings, Record, Row, column, derived
 from lesion.report.values import POINTS, SHARE, Estimate, Number, Value, decimals
 from lesion.statistics.detectable import near_guessing
 from lesion.statistics.outcome import Outcome, outcome
-from lesion.statistics.paired import ALPHA
 from lesion.statistics.sequential_families import Decision
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.sweep import Factor, Replacement, is_inner, text_of
@@ -157,14 +156,12 @@ class Cell(Place, Scores):
     @property
     def falls(self) -> bool:
         """Whether accuracy is lower under the edit, by its corrected test."""
-        drop = self.drop
-        return drop.p_corrected is not None and drop.p_corrected <= ALPHA and (drop.value or 0.0) > 0
+        return self.drop.is_shown and (self.drop.value or 0.0) > 0
 
     @property
     def gained(self) -> bool:
         """Whether accuracy is higher under the edit, by its corrected test."""
-        drop = self.drop
-        return drop.p_corrected is not None and drop.p_corrected <= ALPHA and (drop.value or 0.0) < 0
+        return self.drop.is_shown and (self.drop.value or 0.0) < 0
 
 
 class Unedited(Row):

@@ -42,7 +42,6 @@ from lesion.studies.comparison.result import (
     Opened,
     Pair,
     TaskItems,
-    shown,
 )
 from lesion.studies.comparison.study import ComparisonStudy
 from lesion.studies.comparison.summary import gathered, summarise
@@ -95,7 +94,7 @@ def which_answers_more(pair: Pair, cells: Sequence[Compared], about: str, tests:
         return
     size, more = _form(cell).text(abs(value)), value > 0
     numbers = f"Difference {_difference(cell, cell.difference)}, on {wording.counted(cell.items, 'item')}."
-    if not shown(cell.difference):
+    if not cell.difference.is_shown:
         first = f"No difference between {pair.b} and {pair.a} is shown on {cell.task}."
         yield Claim((first, numbers, _would_be_found(cell, tests, level)), rows, about)
         return
@@ -172,7 +171,7 @@ def which_edit_takes_more(pair: Pair, cells: Sequence[Compared], about: str) -> 
     known = [cell for cell in cells if cell.extra_drop is not None and cell.extra_drop.value is not None]
     if not known or pair.same_model:
         return
-    taking = [cell for cell in known if shown(_extra(cell))]
+    taking = [cell for cell in known if _extra(cell).is_shown]
     most = _strongest(taking or known, _extra)[0]
     extra, rows = _extra(most), tuple((pair, cell) for cell in taking or [most])
     if not extra.value:

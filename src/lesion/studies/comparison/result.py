@@ -12,7 +12,6 @@ from lesion.core.values import Summary
 from lesion.edits.edit import BASELINE
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import CHANGE, POINTS, SHARE, ByUnit, Estimate, Value, decimals
-from lesion.report.wording import ALPHA
 from lesion.studies.comparison.study import ComparisonStudy
 
 UNEDITED = str(BASELINE)
@@ -140,7 +139,7 @@ class Compared(Row):
     @derived.column()
     def is_shown(self) -> bool:
         """Whether the difference stands after correction."""
-        return shown(self.difference)
+        return self.difference.is_shown
 
     @property
     def size(self) -> float:
@@ -158,13 +157,8 @@ class Compared(Row):
         return _outcome(self.extra_drop or Estimate(value=None), "larger drop in the second", "in the first")
 
 
-def shown(estimate: Estimate) -> bool:
-    """Whether a difference stands after correction."""
-    return estimate.p_corrected is not None and estimate.p_corrected <= ALPHA
-
-
 def _outcome(estimate: Estimate, more: str, less: str) -> str:
-    if not shown(estimate):
+    if not estimate.is_shown:
         return "no difference shown"
     return more if (estimate.value or 0.0) > 0 else less
 

@@ -107,7 +107,7 @@ class Effect(Row):
 
 
 def _above(estimate: Estimate) -> bool:
-    return (estimate.value or 0) > 0 and estimate.p_corrected is not None and estimate.p_corrected <= ALPHA
+    return (estimate.value or 0) > 0 and estimate.is_shown
 
 
 class UnitEffects(Row):

@@ -22,7 +22,7 @@ from lesion.edits.units import ScaleHead
 from lesion.errors import UsageError
 from lesion.report.values import Estimate
 from lesion.statistics.agreement import DRAWS, permutation_p, profile, rank_correlation
-from lesion.statistics.paired import ALPHA, holm, sign_flips, wilson
+from lesion.statistics.paired import holm, sign_flips, wilson
 from lesion.studies.ablation.result import read_finished
 from lesion.studies.ablation.sweep import complete
 from lesion.studies.effects.measurement import ClassSums, Measured
@@ -371,10 +371,9 @@ def _chosen_by_the_other_half(level: float, direct: Items, left: Items) -> Bool[
         tested = _tested(sample, own - own_left, _least(own))
         written = [sample.mean(column) for column in own.T]
         chosen[1 - half :: 2] = [
-            (each.low or 0.0) > 0 and (gap.value or 0.0) > 0 and gap.p_corrected is not None
-            and gap.p_corrected <= ALPHA
+            (each.low or 0.0) > 0 and (gap.value or 0.0) > 0 and gap.is_shown
             for each, gap in zip(written, tested, strict=True)
-        ]  # fmt: skip
+        ]
     return chosen
 
 

@@ -18,7 +18,7 @@ from lesion.report.rows import Endings
 from lesion.report.values import Estimate, known
 from lesion.statistics.contrasts import beyond_random, mean
 from lesion.statistics.interaction import Values, beyond_sum, beyond_sum_p, drop, orders_of, other_orders, shapley
-from lesion.statistics.paired import ALPHA, accuracy, holm
+from lesion.statistics.paired import accuracy, holm
 from lesion.studies.interaction.result import (
     Interaction,
     InteractionSummary,
@@ -236,7 +236,7 @@ def _loss(study: InteractionStudy, answers: Answers, task: str, guesses: Mapping
 
 
 def _verdict(total: float, loss: float | None, beyond: Estimate) -> Verdict:
-    shown = beyond.value is not None and beyond.p_corrected is not None and beyond.p_corrected <= ALPHA
+    shown = beyond.value is not None and beyond.is_shown
     if shown and (beyond.value or 0.0) > 0:
         return "redundant"
     if loss is not None and total >= loss - TIED:

@@ -74,11 +74,10 @@ def evidence(evaluation: Evaluation, skill: EvaluatedTask, edit: EditedModel) ->
     }
     margins = [sign * each.value for each in (effect.change, *differences.values()) if each.value is not None]
     drawn = [] if effect.random is None else [effect.random, *effect.matched]
-    p = effect.change.p_corrected
     return Evidence(
         edit=edit,
         effect=effect,
-        changed=effect.change.side == sign and p is not None and p <= ALPHA,
+        changed=effect.change.side == sign and effect.change.is_shown,
         beyond_random=bool(drawn) and all(each.beyond.side == sign for each in drawn),
         beyond_rivals=all(rival.beyond.side == sign for rival in effect.rivals) if effect.rivals else None,
         beyond_controls={name: difference.side == sign for name, difference in differences.items()},

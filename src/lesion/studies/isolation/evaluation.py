@@ -19,7 +19,6 @@ from lesion.plain import short
 from lesion.report import wording
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import POINTS, SHARE, Estimate, Form, Number, Value, decimals
-from lesion.report.wording import ALPHA
 
 METHOD_NAMES = {
     "mathneuro": "MathNeuro",
@@ -408,8 +407,7 @@ class Measured(UnderEdit):
     @derived.column()
     def changed(self) -> bool:
         """Whether a change is shown: its interval excludes 0, and its corrected p is small."""
-        p = self.drop.p_corrected
-        return p is not None and p <= ALPHA and self.drop.side != 0
+        return self.drop.is_shown and self.drop.side != 0
 
     @property
     def strength(self) -> float:

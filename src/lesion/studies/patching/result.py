@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lesion.core.values import Summary
-from lesion.report import wording
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import NATS, SHARE, WHOLE_SHARE, Estimate, Value, decimals
 from lesion.studies.patching.study import Kind, PatchingStudy
@@ -59,7 +58,7 @@ class PatchedCell(Row):
     @property
     def is_shown(self) -> bool:
         """Whether the effect is beyond chance after correction over all cells."""
-        return self.effect.p_corrected is not None and self.effect.p_corrected <= wording.ALPHA
+        return self.effect.is_shown
 
     @property
     def carries(self) -> bool:

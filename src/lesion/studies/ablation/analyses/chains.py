@@ -267,7 +267,7 @@ class Broken:
     def shown(self, by: str, sign: int = 1) -> list[tuple[Cell, Chains]]:
         """The edits under which one of `DIFFERENCES`, or of `longer`, is shown on one side of 0."""
         every = [(cell, row, getattr(row, by)) for (cell, _), row in zip(self.edited, self.rows, strict=True)]
-        return [(cell, row) for cell, row, found in every if found.value * sign > 0 and found.p_corrected <= ALPHA]
+        return [(cell, row) for cell, row, found in every if found.value * sign > 0 and found.is_shown]
 
 
 def broken(material: Material) -> list[Broken]:

@@ -18,7 +18,6 @@ from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
 from lesion.report.values import POINTS
-from lesion.statistics.paired import ALPHA
 from lesion.studies.ablation.cell import Cell, Curve, Labels, alike, named, plural
 from lesion.studies.ablation.result import KindContrast, Material
 from lesion.studies.ablation.sweep import kind_of
@@ -66,8 +65,7 @@ class Kinds:
 
     def between(self, layer: int) -> list[KindContrast]:
         """The pairs of kinds under which accuracy at a layer differs, by a corrected test."""
-        own = [(each, each.difference.p_corrected) for each in self.contrasts if each.layer == layer]
-        return [each for each, p in own if p is not None and p <= ALPHA]
+        return [each for each in self.contrasts if each.layer == layer and each.difference.is_shown]
 
     @property
     def groups(self) -> list[tuple[tuple[str, ...], list[Cell]]]:
