@@ -248,9 +248,9 @@ def named_in_short(record: Record, names: Names) -> Record:
     return tuple(map(short, record)) if isinstance(record, tuple) else short(record) or record
 
 
-def subject(record: Record, records: Sequence[Record]) -> str:
-    """The labels of a line that tell it apart from the others (`llama · sums`); empty where none does."""
-    telling = telling_labels(records)
+def subject(record: Record, records: Sequence[Record], but: str = "") -> str:
+    """The labels of a line, `but` one, that tell it apart from the others (`llama · sums`); empty where none does."""
+    telling = telling_labels(records) - {but}
     names = [shown.name for row in parts_of(record) for shown in columns_of(type(row)) if shown.name in telling]
     return " · ".join(text for name in names if (text := text_of(record, name)) != wording.DASH)
 

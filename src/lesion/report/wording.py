@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -134,6 +134,12 @@ def unshown(stopped: bool) -> str:
 def span(fewest: int, most: int) -> str:
     """`24`, or `24–117`."""
     return f"{most:,}" if fewest == most else f"{fewest:,}{DASH}{most:,}"
+
+
+def from_to(values: Iterable[float], form: Callable[[float], str]) -> str:
+    """The smallest and the largest of some numbers: `0.12 to 0.34`, or `0.12` where they read the same."""
+    low, high = (form(end(values)) for end in (min, max))
+    return low if low == high else f"{low} to {high}"
 
 
 def unended(looped: float | None) -> str:

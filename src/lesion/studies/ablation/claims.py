@@ -438,7 +438,5 @@ def smallest_loss(material: Material) -> str:
     of = dict.fromkeys(task for task, loss in losses if loss is not None)
     tasks = f" of {wording.listed(list(of))}" * (len(known) < len(losses))
     # Where even the loss of all could be missed, no drop is large enough.
-    least, most = (WHOLE_POINTS(end(known, default=0.0)) for end in (min, max))
-    span = most if least == most else f"{least} to {most}"
-    critical = f", and critical ones{tasks} under about {span}" * bool(known)
+    critical = f", and critical ones{tasks} under about {wording.from_to(known, WHOLE_POINTS)}" if known else ""
     return f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed{critical}."

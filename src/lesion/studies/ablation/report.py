@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -154,14 +154,14 @@ class AblationResult(StudyResult[AblationSummary]):
         if not results:
             return ""
         items = sorted({result.items for result in results})
-        right = sorted(result.baseline.accuracy.value or 0.0 for result in results)
-        chances = sorted({result.guessing for result in results if result.guessing})
+        right = [result.baseline.accuracy.value or 0.0 for result in results]
+        chances = [result.guessing for result in results if result.guessing]
         guessed = list(dict.fromkeys(result.task for result in results if result.guessing))
         where = "" if len(guessed) == len({result.task for result in results}) else f" on {wording.listed(guessed)}"
         lines = [
             f"{wording.span(items[0], items[-1])} items a task",
-            f"unedited {_range(right)} right",
-            f"guessing gives {_range(chances)}{where}" if chances else "",
+            f"unedited {wording.from_to(right, WHOLE_SHARE)}{wording.SPACE}% right",
+            f"guessing gives {wording.from_to(chances, WHOLE_SHARE)}{wording.SPACE}%{where}" if chances else "",
         ]
         missed = claims.smallest_loss(self.material)
         return f"{wording.capital('; '.join(filter(None, lines)))}. {missed}".strip()
@@ -352,11 +352,6 @@ def _examples(material: Material, names: Names) -> Iterator[Example]:
         curve, cell = example
         broken = changed(material.answers, cell.edit, right=False, task=curve.task, model=curve.model)
         yield from examples(broken, under(named([cell]), cell.factor), names(curve.task))
-
-
-def _range(shares: Sequence[float]) -> str:
-    low, high = (WHOLE_SHARE(share) for share in (shares[0], shares[-1]))
-    return f"{low if low == high else f'{low} to {high}'}{wording.SPACE}%"
 
 
 def offered(material: Material) -> list[Offered]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,12 +69,15 @@ def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
         left = [_fall(model, "by_token") for model in known]
         mostly = all(by_token < fall / 2 for fall, by_token in zip(falls, left, strict=True))
         what = "Mostly, occurrences of one token spread" if mostly else "Tokens leave their first clusters"
-        fall = f"agreement with the first clusters (NMI) falls by {_range(falls)} {start}"
+        fall = f"agreement with the first clusters (NMI) falls by {wording.from_to(falls, NMI)} {start}"
         beyond = [model for model in known if _is_beyond(_later(model, "by_token"))]
         where = f", in {_of(len(beyond), len(known))} models" * (len(known) > 1)
         more = f"Tokens leave as wholes too, beyond the spread between runs{where}."
         untold = "Whether tokens leave as wholes too cannot be told."
-        sentences = [f"{what}: {fall}, with tokens kept whole by {_range(left)}.", more if beyond else untold]
+        sentences = [
+            f"{what}: {fall}, with tokens kept whole by {wording.from_to(left, NMI)}.",
+            more if beyond else untold,
+        ]
     yield Claim(tuple(sentences), rows)
 
 
@@ -112,7 +115,7 @@ def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     rows = tuple((model, line) for model, _ in tested if (line := model.curve.line))
     uneven = [(model, shape) for model, shape in tested if shape.chosen != "line"]
     p = [shape.line.p for _, shape in uneven or tested if shape.line.p is not None]
-    tests, several = f" (p{SPACE}{_range(p, wording.p_value)})" if p else "", len(tested) > 1
+    tests, several = f" (p{SPACE}{wording.from_to(p, wording.p_value)})" if p else "", len(tested) > 1
     if not uneven:
         yield Claim((f"An even fall is not rejected{' in any model' * several}{tests}.",), rows)
         return
@@ -136,11 +139,11 @@ def _kind(models: Sequence[DriftOfModel], kind: str, several: bool) -> str:
     if not of_kind:
         return ""
     count = f" in {len(of_kind)}" if several else ""
-    size = _range([abs(at.size) for at in of_kind if at.size is not None], SLOPE)
+    size = wording.from_to([abs(at.size) for at in of_kind if at.size is not None], SLOPE)
     if kind == "step":
         return f"an extra step of {size} over {wording.numbered('block', sorted({at.block for at in of_kind}))}{count}"
     if several:
-        return f"a bend at layers {_range([at.layer for at in of_kind], decimals(1))}{count}"
+        return f"a bend at layers {wording.from_to([at.layer for at in of_kind], decimals(1))}{count}"
     before, after = (SLOPE(None if slope is None else -slope) for slope in of_kind[0].slopes)
     place = decimals(1).cell(of_kind[0].layer, of_kind[0].low, of_kind[0].high)
     return f"a bend at layer {place}, from a fall of {before} a layer to {after}"
@@ -217,11 +220,6 @@ def which_tokens_leave(summary: DriftSummary) -> Iterable[Claim]:
         text = f"Between layers {tokens.start} and {tokens.end}, {share}{'; more do ' * bool(parts)}{'; '.join(parts)}."
         rows = tuple((model, tokens, each) for each in (*classes, *types))
         yield Claim((text,), rows, model.name * (len(summary.models) > 1))
-
-
-def _range(values: Sequence[float], form: Callable[[float], str] = NMI) -> str:
-    low, high = form(min(values)), form(max(values))
-    return low if low == high else f"{low} to {high}"
 
 
 def _of(part: int, whole: int) -> str:

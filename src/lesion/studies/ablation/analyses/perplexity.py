@@ -89,7 +89,7 @@ def what_raises_it(every: Sequence[Sweep]) -> Iterable[Claim]:
             more = f" and {len(broken) - MOST} more" * (len(broken) > MOST)
             where = wording.listed(broken[:MOST], "or") + more
             sentences.append(f"It is not a finite number {under(where, factor)}.")
-        about = subject(of, scored).removesuffix(of.task).removesuffix(" · ")
+        about = subject(of, scored, but="task")
         how = wording.edit_name(unit, factor) * (len(edits) > 1)
         yield Claim(tuple(sentences), tuple((of, cell) for cell in cells), " · ".join(filter(None, (about, how))))
 

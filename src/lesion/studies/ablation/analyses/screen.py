@@ -39,7 +39,7 @@ def foretells(every: Sequence[Of]) -> Iterable[Claim]:
     for of, screen in every:
         sentences = [_agreement(of, each, several=len(screen.agreement) > 1) for each in screen.agreement[:2]]
         if sentences:
-            yield Claim(tuple(sentences), (of,), subject(of, labels).removesuffix(of.task).removesuffix(" · "))
+            yield Claim(tuple(sentences), (of,), subject(of, labels, but="task"))
 
 
 def _agreement(of: Screened, agreement: Agreement, *, several: bool) -> str:

@@ -78,7 +78,7 @@ def which_units(curves: Sequence[Curve]) -> Iterable[Claim]:
         drop = f"{POINTS.text(largest.drop)} of {SHARE.text(curve.result.baseline.accuracy.value)}"
         sentences = (_called(curve), f"The largest drop is {drop}, at {named([largest])}.", _by_margin(curve))
         shown = dict.fromkeys([*curve.marked, largest])
-        about = subject(swept, every).removesuffix(curve.task).removesuffix(" · ")
+        about = subject(swept, every, but="task")
         how = f"{wording.UNIT_NAMES[curve.unit]} {wording.changed(curve.factor)}" * several
         subjects = " · ".join(filter(None, (about, how)))
         yield Claim(tuple(filter(None, sentences)), tuple((swept, cell) for cell in shown), subjects)
