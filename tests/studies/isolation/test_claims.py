@@ -212,6 +212,23 @@ def test_without_a_skill_the_largest_loss_of_every_task_is_said_or_the_largest_g
     assert "That is +2.0 points" in said(gains)
 
 
+def test_a_change_that_is_shown_is_said_before_those_that_are_not():
+    values = made.evaluation(boost=False) | {"choice": None}
+    for task in values["tasks"]:
+        task["role"] = None
+        for cell in task["cells"]:
+            cell["change"] |= {"value": 0.02, "low": -0.01, "high": 0.05, "p": 0.3, "p_corrected": 1.0}
+    gains = {"value": -0.2, "low": -0.3, "high": -0.1, "p": 1e-6, "p_corrected": 1e-5}
+    values["tasks"][1]["cells"][0]["change"] |= gains
+    evaluation = made.evaluated(values)
+    first, *others = claims.what_changes_most(evaluation, measured(evaluation))
+    assert values["tasks"][1]["name"] in first.sentences[0]
+    assert "not shown" not in first.sentences[0]
+    assert "+20.0 points" in said([first])
+    assert others
+    assert all("not shown to be a change" in claim.sentences[0] for claim in others)
+
+
 def test_without_an_edit_the_unedited_model_is_said_and_without_an_answer_that_nothing_is_measured():
     values = made.evaluation() | {"edits": [], "selectivity": [], "choice": None}
     for task in values["tasks"]:

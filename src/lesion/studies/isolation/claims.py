@@ -204,7 +204,8 @@ def _caveats(evaluation: Evaluation, evidence: Evidence) -> list[str]:
 
 @rule
 def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Claim]:
-    """Where no task is the skill: of every task the largest loss, or the largest gain where none is lost.
+    """Where no task is the skill: of every task the largest loss, or the largest gain where none is lost, of those that
+    are shown where some are; tasks of which a change is shown come first.
 
     Says: T falls most without E, from A to B. | T: no edit of N is shown to change it.
     Needs: tasks of which none is named as the skill; a loss (of a boost, a gain) whose 95 % interval excludes 0 and
@@ -212,19 +213,23 @@ def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable
     """
     if evaluation.skills:
         return
+    found: list[tuple[bool, Claim]] = []
     for task in (task for task in evaluation.tasks if not task.scored):
         own = [line for line in lines if line[0].task == task.name and line[0].tried and line[0].drop.low is not None]
         if not own:
             continue
-        loses = any((line.drop.value or 0.0) > 0 for line, _ in own)
-        line, edit = max(own, key=lambda each: (each[0].drop.value or 0.0) * (1 if loses else -1))
+        told = [each for each in own if each[0].changed] or own
+        loses = any((line.drop.value or 0.0) > 0 for line, _ in told)
+        line, edit = max(told, key=lambda each: (each[0].drop.value or 0.0) * (1 if loses else -1))
         unsure = "" if line.changed or not line.drop.value else ", not shown to be a change"
         several = f", the largest of {counted(len(own), 'edit')}" if len(own) > 1 else ""
         numbers = f"That is {CHANGE.text(line.drop.negative)}{_tested(line.drop)}{several}"
         if line.random_lowest is not None and line.random_highest is not None:
             ends = dict.fromkeys(map(WHOLE_SHARE, (line.random_lowest, line.random_highest)))
             numbers += f"; under matched random controls accuracy is {wording.DASH.join(ends)}{SPACE}%"
-        yield Claim((f"{_moves(evaluation, task, edit)}{unsure}.", f"{numbers}."), ((line, edit),))
+        claim = Claim((f"{_moves(evaluation, task, edit)}{unsure}.", f"{numbers}."), ((line, edit),))
+        found.append((not line.changed, claim))
+    yield from (claim for _, claim in sorted(found, key=lambda each: each[0]))
 
 
 @rule
