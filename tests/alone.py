@@ -6,19 +6,32 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
+import transformers as hf
 from torch import Tensor
 from transformers import DynamicCache
 
+import tiny
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.engines.engine import Decoding
 from lesion.engines.sampling import TIE, noise_key
-from lesion.models.load import Model
+from lesion.models.load import Model, wrap
 
 EDITS: tuple[Edit, ...] = (
     BASELINE, ScaleBlock(0), ScaleBlock(1), ScaleBlock(2, 0.5), ScaleAttention(1), ScaleMlp(2, 1.1),
     Compose((ScaleMlp(0, 0.3), ScaleAttention(2))),
 )  # fmt: skip
+
+
+SLIDING = (hf.MistralForCausalLM, hf.Phi3ForCausalLM, hf.Qwen2ForCausalLM)
+
+
+def sliding(network: type[hf.PreTrainedModel]) -> Model:
+    """A tiny network whose rows see five tokens."""
+    settings = {**tiny._GATED, "sliding_window": 5}
+    if network is hf.Qwen2ForCausalLM:
+        settings |= {"use_sliding_window": True, "max_window_layers": 1}
+    return wrap(tiny._scaled_up(network(network.config_class(**settings))), tiny.tokenizer(), "tiny:sliding")
 
 
 def prompts(count: int, longest: int = 12, seed: int = 0, shortest: int = 1) -> list[tuple[int, ...]]:

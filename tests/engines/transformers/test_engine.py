@@ -9,7 +9,7 @@ import transformers as hf
 import lesion.engines.transformers.engine
 import lesion.engines.transformers.prefixes
 import tiny
-from alone import EDITS, drawn, forward, greedy, prompts
+from alone import EDITS, SLIDING, drawn, forward, greedy, prompts, sliding
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.transformers.engine import TransformersEngine
@@ -60,12 +60,9 @@ def test_left_padding_changes_no_token_for_prompts_of_very_different_lengths(fam
     }
 
 
-@pytest.mark.parametrize("network", [hf.MistralForCausalLM, hf.Phi3ForCausalLM, hf.Qwen2ForCausalLM])
+@pytest.mark.parametrize("network", SLIDING)
 def test_a_sliding_window_slides_over_each_rows_own_tokens(network):
-    settings = {**tiny._GATED, "sliding_window": 5}
-    if network is hf.Qwen2ForCausalLM:
-        settings |= {"use_sliding_window": True, "max_window_layers": 1}
-    model = wrap(tiny._scaled_up(network(network.config_class(**settings))), tiny.tokenizer(), "tiny:sliding")
+    model = sliding(network)
     requests = questions(prompts(4, longest=20, seed=1), edits=(BASELINE, ScaleBlock(0)), limit=12)
     assert_greedy(model, requests, ask(model, requests, batch_size=3))
 

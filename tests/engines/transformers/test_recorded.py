@@ -9,12 +9,11 @@ from collections import Counter
 
 import pytest
 import torch
-import transformers as hf
 from replaced import some_heads, some_reference
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import tiny
-from alone import EDITS, drawn, greedy, prompts
+from alone import EDITS, SLIDING, drawn, greedy, prompts, sliding
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, Truncate
 from lesion.edits.gates import _Place
 from lesion.edits.replace import Replace
@@ -108,12 +107,9 @@ def test_replayed_steps_say_what_each_edit_says_alone_and_run_no_hook(family, mo
     assert recorder.calls["replayed"] > 40
 
 
-@pytest.mark.parametrize("network", [hf.MistralForCausalLM, hf.Phi3ForCausalLM, hf.Qwen2ForCausalLM])
+@pytest.mark.parametrize("network", SLIDING)
 def test_a_sliding_window_slides_over_each_rows_own_tokens(network):
-    settings = {**tiny._GATED, "sliding_window": 5}
-    if network is hf.Qwen2ForCausalLM:
-        settings |= {"use_sliding_window": True, "max_window_layers": 1}
-    model = wrap(tiny._scaled_up(network(network.config_class(**settings))), tiny.tokenizer(), "tiny:sliding")
+    model = sliding(network)
     requests = questions(prompts(4, longest=20, seed=1), edits=(BASELINE, ScaleBlock(0)), limit=12)
     assert_alone(model, requests, ask(model, requests, batch_size=3))
 

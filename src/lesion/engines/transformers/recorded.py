@@ -73,8 +73,8 @@ class RecordedBatch(Batch):
         self.longest = min(max(len(row.request.prompt) + row.limit for row in waiting), self.model.context)
         device = self.model.device
         rows = min(self.work.batch_size, len(waiting))
-        held = max(len(row.request.prompt) for row in waiting) + STEPS
-        self.static = StaticSlots(self.model.network.config, rows, self._window(held), device)
+        begun = max(len(row.request.prompt) for row in waiting) + STEPS
+        self.static = StaticSlots(self.model.network.config, rows, self._window(begun), device)
         self.slots = self.static
         self.standing = Standing(prefixes.table, rows)
         self._buffers(rows)
@@ -83,7 +83,7 @@ class RecordedBatch(Batch):
         device = self.model.device
         self.tokens = torch.zeros(rows, dtype=torch.long, device=device)
         self.count = torch.zeros(1, dtype=torch.long, device=device)
-        self.said = torch.zeros(STEPS, rows, dtype=torch.long, device=device)
+        self.chosen = torch.zeros(STEPS, rows, dtype=torch.long, device=device)
         self.finite = torch.zeros(STEPS, rows, dtype=torch.bool, device=device)
         self.logits: Tensor | None = None
         self.recordings: dict[int, Step] = {}
@@ -124,10 +124,10 @@ class RecordedBatch(Batch):
             done = self._say(*next_tokens(self.logits[: len(self.rows)], [(row, 0) for row in self.rows]))
             self._tell([slot for slot, row in enumerate(self.rows) if row is not None])
             return done
-        said, finite = self.said[:steps].tolist(), self.finite[:steps].tolist()
+        chosen, finite = self.chosen[:steps].tolist(), self.finite[:steps].tolist()
         return [
             each
-            for tokens, numbers in zip(said, finite, strict=True)
+            for tokens, numbers in zip(chosen, finite, strict=True)
             for each in self._say(tokens[: len(self.rows)], numbers[: len(self.rows)])
         ]
 
@@ -178,7 +178,7 @@ class RecordedBatch(Batch):
         self.logits.copy_(logits)
         largest, tokens = self.logits.max(-1)
         self.tokens.copy_(tokens)
-        self.said.index_copy_(0, self.count, tokens[None])
+        self.chosen.index_copy_(0, self.count, tokens[None])
         self.finite.index_copy_(0, self.count, largest.isfinite()[None])
         self.count.add_(1).clamp_(max=STEPS - 1)
 
@@ -223,12 +223,13 @@ def masks_of(model: Model) -> Masks | str:
 
 
 def _tried(model: Model) -> Masks | str:
-    why = "it gives other logits in static slots"
+    why = ""
     for by_kind in (True, False):
         try:
             masks = Masks(model, by_kind)
             if _alike(model, masks):
                 return masks
+            why = "it gives other logits in static slots"
         except Exception as error:  # whatever its code raises
             why = f"{type(error).__name__}: {error}"
     return why
@@ -256,7 +257,7 @@ def _alike(model: Model, masks: Masks) -> bool:
             for step in tokens:
                 token = torch.tensor([[step[row]]], device=device)
                 wanted.append(network(input_ids=token, past_key_values=cache, use_cache=True).logits[0, -1])
-        found = [decode(model, slots, masks, torch.tensor(step, device=device)) for step in tokens]
-    one, two = torch.stack(wanted).float(), torch.stack(found, 1).flatten(0, 1).float()
-    tolerance = (1e-3 if model.dtype == torch.float32 else 0.1) * float(one.abs().max())
-    return bool(one.isfinite().all()) and bool((one - two).abs().max() <= tolerance)
+        stepped = [decode(model, slots, masks, torch.tensor(step, device=device)) for step in tokens]
+    alone, together = torch.stack(wanted).float(), torch.stack(stepped, 1).flatten(0, 1).float()
+    tolerance = (1e-3 if model.dtype == torch.float32 else 0.1) * float(alone.abs().max())
+    return bool(alone.isfinite().all()) and bool((alone - together).abs().max() <= tolerance)

@@ -94,10 +94,10 @@ class StaticSlots(Cache):
         also a masked column is multiplied.
         """
         length, device = mask.shape[1], self.lengths.device
-        whole = mask.sum(1).to(device)
-        held = whole - unread.to(device)
-        slots, width = slots.to(device), int(held.max())
-        columns = (length - whole[:, None] + torch.arange(width, device=device)).clamp(max=length - 1)
+        computed = mask.sum(1).to(device)
+        kept = computed - unread.to(device)
+        slots, width = slots.to(device), int(kept.max())
+        columns = (length - computed[:, None] + torch.arange(width, device=device)).clamp(max=length - 1)
         for layer, key, value, source in zip(self.layers, keys, values, sources, strict=True):
             if not layer.is_initialized:
                 layer.lazy_initialization(key, value)
@@ -105,7 +105,7 @@ class StaticSlots(Cache):
                 # Of an index, a slice and an index, torch puts the indexed dimensions first.
                 target[slots, :, :width] = new[source.to(device)[:, None], :, columns].transpose(1, 2)
                 target[slots, :, width:] = 0
-        self.lengths[slots] = held
+        self.lengths[slots] = kept
 
     def vacate(self, rows: Int[Tensor, " left"], live: Int[Tensor, " live"]) -> None:
         """Rows that nobody reads any more begin again at the first column, so that they stay within the context."""

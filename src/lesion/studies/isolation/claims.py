@@ -213,14 +213,14 @@ def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable
     """
     if evaluation.skills:
         return
-    found: list[tuple[bool, Claim]] = []
+    ordered: list[tuple[bool, Claim]] = []
     for task in (task for task in evaluation.tasks if not task.scored):
         own = [line for line in lines if line[0].task == task.name and line[0].tried and line[0].drop.low is not None]
         if not own:
             continue
-        told = [each for each in own if each[0].changed] or own
-        loses = any((line.drop.value or 0.0) > 0 for line, _ in told)
-        line, edit = max(told, key=lambda each: (each[0].drop.value or 0.0) * (1 if loses else -1))
+        candidates = [each for each in own if each[0].changed] or own
+        loses = any((line.drop.value or 0.0) > 0 for line, _ in candidates)
+        line, edit = max(candidates, key=lambda each: (each[0].drop.value or 0.0) * (1 if loses else -1))
         unsure = "" if line.changed or not line.drop.value else ", not shown to be a change"
         several = f", the largest of {counted(len(own), 'edit')}" if len(own) > 1 else ""
         numbers = f"That is {CHANGE.text(line.drop.negative)}{_tested(line.drop)}{several}"
@@ -228,8 +228,8 @@ def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable
             ends = dict.fromkeys(map(WHOLE_SHARE, (line.random_lowest, line.random_highest)))
             numbers += f"; under matched random controls accuracy is {wording.DASH.join(ends)}{SPACE}%"
         claim = Claim((f"{_moves(evaluation, task, edit)}{unsure}.", f"{numbers}."), ((line, edit),))
-        found.append((not line.changed, claim))
-    yield from (claim for _, claim in sorted(found, key=lambda each: each[0]))
+        ordered.append((not line.changed, claim))
+    yield from (claim for _, claim in sorted(ordered, key=lambda each: each[0]))
 
 
 @rule
