@@ -27,7 +27,7 @@ FailIf = Annotated[
         metavar=WORSE,
         help="Exit with 3 where the last side, unedited, is shown to be worse by more than --margin on any task: the"
         " upper end of the interval of its difference lies below −margin. Items of the first side for which the last"
-        " has no score are wrong here. Each task is judged by itself: of many tasks one may fail by chance.",
+        " has no score are wrong here, also those of a whole task. Each task is judged by itself: of many tasks one may fail by chance.",
     ),
 ]
 Margin = Annotated[float | None, typer.Option(metavar="POINTS", help="For --fail-if, in points. Default: 0.")]
@@ -87,18 +87,22 @@ def _worse(pair: Any, margin: float) -> str:
     judged = [cell for cell in cells if cell.unit == "points"]
     if left := [cell.task for cell in cells if cell not in judged]:
         say(f"note: not judged by --fail-if, which is in points: {wording.listed(left)}.", error=True)
-    if not judged:
+    if not judged and not pair.unanswered:
         raise UsageError(f"No task of {pair.b} against {pair.a} is in points, unedited; leave --fail-if out.")
-    worse = []
+    unscored = {cell.task: cell.unscored for cell in judged if cell.unscored} | dict(pair.unanswered)
+    for task, found in unscored.items():
+        of = f"{wording.counted(found.items, 'item')} of {found.of:,} in {pair.a}"
+        say(f"note: {task}: {pair.b} has no score for {of}; for --fail-if they are wrong.", error=True)
+    changes = {task: (found.value, found.high) for task, found in unscored.items()}
     for cell in judged:
-        found = cell.difference
-        highs = [each.high for each in (found, cell.clustered) if each is not None and each.high is not None]
-        if cell.unscored is not None:
-            found, highs = cell.unscored, [cell.unscored.high]
-            of = f"{wording.counted(found.items, 'item')} of {found.of:,} in {pair.a}"
-            say(f"note: {cell.task}: {pair.b} has no score for {of}; for --fail-if they are wrong.", error=True)
-        if highs and max(highs) < -margin:
-            worse.append(f"{cell.task} ({100 * found.value:+.1f} points, at most {100 * max(highs):+.1f})")
+        highs = [each.high for each in (cell.difference, cell.clustered) if each is not None and each.high is not None]
+        if highs:
+            changes.setdefault(cell.task, (cell.difference.value, max(highs)))
+    worse = [
+        f"{task} ({100 * value:+.1f} points, at most {100 * high:+.1f})"
+        for task, (value, high) in changes.items()
+        if high < -margin
+    ]
     if not worse:
         return ""
     return f"{pair.b} is worse than {pair.a} by more than {100 * margin:g} points on {wording.listed(worse)}."

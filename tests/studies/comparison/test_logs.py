@@ -337,6 +337,22 @@ def test_json_is_all_that_is_printed_and_worse_fails(tmp_path, capsys, monkeypat
         assert code(["compare", a, b, "--json", *wrong]) == 2
 
 
+@pytest.mark.parametrize("left_out", ["the whole task", "every id"])
+def test_a_task_without_an_answer_fails_as_if_all_were_wrong(tmp_path, capsys, left_out):
+    def rows(task: str, mark: str = "q") -> list[dict]:
+        return [{"task": task, "id": f"{mark}{i}", "correct": i < 15} for i in range(20)]
+
+    a = write_jsonl(tmp_path / "a.jsonl", rows("sums") + rows("facts"))
+    b = write_jsonl(tmp_path / "b.jsonl", rows("facts") + (rows("sums", "r") if left_out == "every id" else []))
+    wrong = write_jsonl(tmp_path / "wrong.jsonl", [{**row, "correct": False} for row in rows("sums")])
+    high = -100 * lesion.compare(a, wrong, out=tmp_path / "out").summary.pairs[0].cells[0].difference.high
+    for margin, left in ((high - 0.01, 3), (high + 0.01, 0)):
+        assert code(["compare", str(a), str(b), "--json", "--fail-if", "worse", "--margin", str(margin)]) == left
+        assert "sums: b has no score for 20 items of 20 in a" in capsys.readouterr().err
+    assert code(["compare", str(a), str(b), "--json", "--task", "facts", "--fail-if", "worse"]) == 0
+    assert code(["compare", str(b), str(a), "--json", "--fail-if", "worse"]) == (3 if left_out == "every id" else 0)
+
+
 def test_of_a_last_side_of_several_models_every_one_is_judged(tmp_path):
     a = plain(tmp_path / "a.jsonl", {f"q{i}": True for i in range(20)})
     rows = [{"model": name, "id": f"q{i}", "correct": name == "same"} for name in ("worse", "same") for i in range(20)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -179,12 +180,14 @@ class Pair(Row):
 
     Attributes:
         same_model: whether both are the same weights.
+        unanswered: tasks in points that only the first answered, unedited.
     """
 
     a: str = column("First side", label=True)
     b: str = column("Second side", label=True)
     same_model: bool
     cells: tuple[Compared, ...]
+    unanswered: Mapping[str, Unscored] = Field(default={}, exclude_if=lambda unanswered: not unanswered)
 
     def of_task(self, task: str) -> list[Compared]:
         """The comparisons of a task: unedited first, then the edits in the order of their blocks."""

@@ -55,7 +55,7 @@ def summarise(study: ComparisonStudy, read_folders: Gathered) -> ComparisonSumma
     """The comparison of what was read of the folders of a study."""
     paired, notes, sources = read_folders.matches, list(read_folders.notes), read_folders.sources
     names = list(dict.fromkeys(task for pair in paired for task in pair.items))
-    pairs = [_pair(match, study.level, notes) for match in paired]
+    pairs = [_pair(match, study, notes) for match in paired]
     for pair in pairs:
         if not pair.cells:
             raise UsageError(
@@ -105,8 +105,9 @@ def _with_corrected(cell: Compared, adjusted: Mapping[tuple[str, str, bool], Ite
     return cell.model_copy(update=changed)
 
 
-def _pair(match: Match, level: float, notes: list[str]) -> Pair:
+def _pair(match: Match, study: ComparisonStudy, notes: list[str]) -> Pair:
     a, b, items = match
+    level = study.level
     same = a.side.fingerprint == b.side.fingerprint
     cells = []
     for task, common in items.items():
@@ -126,7 +127,14 @@ def _pair(match: Match, level: float, notes: list[str]) -> Pair:
         cells += [cell for cell in made.values() if cell is not None]
         if without := [" → ".join(dict.fromkeys(each)) for each, cell in made.items() if cell is None]:
             notes.append(f"{task}: no item was answered by both under {wording.listed(without)}; left out.")
-    return Pair(a=a.side.label, b=b.side.label, same_model=same, cells=tuple(cells))
+    answered = {cell.task for cell in cells if cell.unedited}
+    unanswered = {
+        task: all_wrong
+        for task in study.tasks or a.items
+        if task not in answered and (task, UNEDITED) in a.cells and unit_of(task, (a,)) in (None, "points")
+        if (all_wrong := _unscored(a, b, task, (), level))
+    }
+    return Pair(a=a.side.label, b=b.side.label, same_model=same, cells=tuple(cells), unanswered=unanswered)
 
 
 def _compared(
@@ -173,8 +181,10 @@ def _compared(
 
 def _unscored(a: Source, b: Source, task: str, common: Sequence[str], level: float) -> Unscored | None:
     """The difference on all items of the first, where answers of the second without a score count as wrong."""
-    rows, theirs = a.cells[task, UNEDITED], b.cells[task, UNEDITED]
-    changed = set(b.items[task].index) - set(common)  # the same id, read differently: another item
+    rows = a.cells[task, UNEDITED]
+    theirs = b.cells.get((task, UNEDITED), rows.iloc[:0])
+    # The same id, read differently: another item. Where all are others, the first side's have no answer.
+    changed = set(b.items[task].index) - set(common) if common else set()
     items = [item for item in rows.index if item not in changed]
     scored = [item for item in common if item in theirs.index]
     share = (theirs["share"] if "share" in theirs else pd.Series(1.0, theirs.index)).reindex(scored)
