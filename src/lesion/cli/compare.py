@@ -27,7 +27,8 @@ FailIf = Annotated[
         metavar=WORSE,
         help="Exit with 3 where the last side, unedited, is shown to be worse by more than --margin on any task: the"
         " upper end of the interval of its difference lies below −margin. Items of the first side for which the last"
-        " has no score are wrong here, also those of a whole task. Each task is judged by itself: of many tasks one may fail by chance.",
+        " has no score are wrong here, also those of a whole task. Each task is judged by itself: of many tasks one"
+        " may fail by chance.",
     ),
 ]
 Margin = Annotated[float | None, typer.Option(metavar="POINTS", help="For --fail-if, in points. Default: 0.")]
