@@ -135,14 +135,18 @@ class _OfTask:
         """Read or make the references of all frames, of the places that are replaced alone."""
         units = sorted({place_of(address)[1] for address in addresses})
         held: list[OfFrame] = []
-        for number, frame in enumerate(frames, 1):
-            named = hashlib.sha256(
-                repr([(text.shots, text.question) for text in frame.texts]).encode("utf-8", "surrogatepass")
-            )
-            file = f"{source} {named.hexdigest()}"
+        known = [self._read(_file(source, frame)) for frame in frames]
+        missing = [
+            stored is None or len(stored.texts) <= draws or not addresses <= stored.vectors["position"].keys()
+            for stored in known
+        ]
+        if any(missing):
+            texts_of = [len(frame.texts) for frame in frames]
+            done = sum(count for count, lacks in zip(texts_of, missing, strict=True) if not lacks)
+            self.watcher.begin(self.model.name, sum(texts_of), done, f"aligned texts of {self.task.name}")
+        for number, (frame, stored, lacks) in enumerate(zip(frames, known, missing, strict=True), 1):
             texts = self._calibration(frame.texts)
-            stored = self._read(file)
-            if stored is None or len(stored.texts) <= draws or not addresses <= stored.vectors["position"].keys():
+            if stored is None or lacks:
                 whole = reference(
                     self.model,
                     texts,
@@ -158,7 +162,8 @@ class _OfTask:
                 }
                 label = f"{whole.label}, frame {number} of {len(frames)}"
                 stored = replace(whole, vectors=vectors, label=label)
-                self._keep(file, stored)
+                self._keep(_file(source, frame), stored)
+                self.watcher.answered(len(frame.texts))
             questions = {text.id: text.question for text in frame.texts}
             order = [questions[texts.ids[place]] for place in sampled(texts, draws + 1, self.seed)]
             by_own: dict[int | None, list[str]] = {}
@@ -244,6 +249,12 @@ class _OfTask:
         path = self._path(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         made.save(path)
+
+
+def _file(source: str, frame: Frame) -> str:
+    """What the reference of a frame is kept under."""
+    texts = repr([(text.shots, text.question) for text in frame.texts])
+    return f"{source} {hashlib.sha256(texts.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def pending_of(

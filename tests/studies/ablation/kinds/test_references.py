@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from oracle import Listener
 
 import lesion
 from lesion.activations.contributions import _sampled
@@ -40,8 +41,13 @@ def network() -> Model:
 
 
 @pytest.fixture(scope="module")
-def first(network, tmp_path_factory):
-    return run(study(TASKS[0]), tmp_path_factory.mktemp("kinds"), models={MODEL: network})
+def listener() -> Listener:
+    return Listener()
+
+
+@pytest.fixture(scope="module")
+def first(network, listener, tmp_path_factory):
+    return run(study(TASKS[0]), tmp_path_factory.mktemp("kinds"), models={MODEL: network}, watcher=listener)
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +125,14 @@ def test_positions_and_draws_of_an_item_are_those_of_texts_behind_its_own_solved
             ):
                 (stored,) = answers[answers["edit"].str.startswith(f"{text}@") & (answers["item"] == item.id)]["text"]
                 assert stored == answered(network, name, item, edit)
+
+
+def test_texts_that_are_read_for_references_are_counted(first, listener):
+    task = lesion.find_task(TASKS[0])
+    frames = {tuple((text.shots, text.question) for text in lesion.aligned(task, item)) for item in draw(task, 6, 0)}
+    of_frames = sum(len(frame[:50]) for frame in frames)
+    assert of_frames in [total for _, total, _ in listener.begun]
+    assert listener.count == sum(total - stored for _, total, stored in listener.begun)
 
 
 def test_a_task_without_aligned_texts_is_refused_before_anything_is_observed(network, tmp_path):
