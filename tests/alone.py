@@ -126,7 +126,9 @@ def drawn(
 
     while len(said) < decoding.max_new_tokens and not (said and said[-1] in ends(model)):
         ahead = list(guess[len(said) :])
-        rows = forward(model, (*prompt, *said, *ahead[:-1]), edit)[0][len(prompt) + len(said) - 1 :].numpy()
+        with applied(model, edit), torch.inference_mode():
+            logits = model.network(torch.tensor([[*prompt, *said, *ahead[:-1]]]), use_cache=False).logits[0]
+        rows = logits[len(prompt) + len(said) - 1 :].numpy()
         steps = (choose(row, place) for place, row in enumerate(rows, len(said)))
         said += as_guessed(steps, ahead, ends(model))[: decoding.max_new_tokens - len(said)]
         guess = guess if list(guess[: len(said)]) == said else ()

@@ -32,7 +32,11 @@ class Heard(Silent):
 
 @pytest.mark.parametrize(
     ("kind", "way", "right", "none"),
-    [("gpt_oss", "fast", "verified", {"neuron"}), ("lfm2", "shared", "exact on the simple way", {"expert"})],
+    [
+        ("gpt_oss", "fast", "verified", {"neuron"}),
+        ("lfm2", "fast", "verified", {"expert"}),
+        ("mamba", "shared", "exact on the simple way", {"head", "expert", "neuron"}),
+    ],
 )
 def test_a_type_is_verified_in_every_column(kind, way, right, none):
     made = family(kind)
@@ -41,7 +45,8 @@ def test_a_type_is_verified_in_every_column(kind, way, right, none):
     answered = {made.states[column] for column in ("baseline", "block", "branch", "matrix", "truncate", "export")}
     assert answered == {right}
     assert made.states["GGUF"] == ("refused" if kind == "gpt_oss" else right)
-    assert {made.states[column] for column in ("show", "drift", "isolate")} == {"verified"}
+    assert {made.states[column] for column in ("show", "drift")} == {"verified"}
+    assert made.states["isolate"] == ("refused" if kind == "mamba" else "verified")
     assert {made.states[column] for column in ("effects", "patch")} == {"verified" if way == "fast" else "refused"}
     assert made.notes.keys() == {column for column in COLUMNS if made.states[column] == "refused"}
 

@@ -323,7 +323,14 @@ class Gates:
         for tensor in inputs:
             if isinstance(tensor, Tensor):
                 self._check_rows(tensor.shape[0])
-        if self._positional:
+        # The trunk of a network may be given less than the network, which was told the positions of as many tokens.
+        told, given = self._positions, kwargs.get("position_ids")
+        known = (
+            told is not None
+            and given is None
+            and any(isinstance(tensor, Tensor) and tensor.shape[1] == told.shape[-1] for tensor in inputs)
+        )
+        if self._positional and not known:
             length = self._length() if self._length else None
             given = self._given_positions
             told = positions_of(args, kwargs, length) if given is None else given

@@ -10,7 +10,6 @@ from collections import Counter
 import pytest
 import torch
 from replaced import some_heads, some_reference
-from torch.fx.experimental.proxy_tensor import make_fx
 
 import tiny
 from alone import EDITS, SLIDING, drawn, greedy, prompts, sliding
@@ -24,37 +23,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.recorded import RecordedBatch, masks_of
 from lesion.engines.transformers.static_slots import Masks
 from lesion.models.load import wrap
-
-
-class Recorder:
-    """Records steps as graphs of operations, and counts its recordings and replays."""
-
-    def __init__(self):
-        self.calls = Counter()
-
-    def __call__(self):
-        return self.record
-
-    def record(self, step):
-        step()
-
-        def run(nothing):
-            step()
-            return nothing
-
-        graph, nothing = make_fx(run)(torch.zeros(1)), torch.zeros(1)
-        self.calls["recorded"] += 1
-
-        def replay():
-            self.calls["replayed"] += 1
-            graph(nothing)
-
-        return replay
-
-
-def anew():
-    """A recorder that records nothing: each step runs anew."""
-    return None
+from recording import Recorder, anew
 
 
 def ask(model, requests, batch_size=8, recorder=anew):

@@ -16,6 +16,7 @@ from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.transformers.slots import GROWTH, Slots
 from lesion.engines.transformers.static_slots import StaticSlots
+from lesion.engines.transformers.ways import cache_argument
 from lesion.tasks.task import Finish
 
 # When nobody waits any more, the batch is cut down once this share of it is still at work.
@@ -82,7 +83,8 @@ class Batch:
         sources = [source.index_select(0, chosen) for source in computed.sources]
         unread = torch.tensor([len(row.draft) - row.accepted for row in rows])
         mask = computed.mask.index_select(0, chosen.to(computed.mask.device))
-        self.slots.insert(computed.keys, computed.values, sources, mask, torch.tensor(taken), unread)
+        states = [(layer, source.index_select(0, chosen)) for layer, source in computed.states]
+        self.slots.insert(computed.keys, computed.values, sources, mask, torch.tensor(taken), unread, states)
         for slot, row in zip(taken, rows, strict=True):
             self.rows[slot] = row
 
@@ -100,8 +102,8 @@ class Batch:
             input_ids=tokens,
             attention_mask=mask.to(device).long(),
             position_ids=positions.to(device),
-            past_key_values=self.slots,
             use_cache=True,
+            **{cache_argument(self.model.network): self.slots},
         )
         self.slots.advance()
         live = self.live

@@ -96,11 +96,11 @@ def _packed(chosen: tuple[Tensor, Tensor] | None, module: nn.Module, args: tuple
 def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
     """A block's other inputs for the grown batch: masks, positions and rotary tables that have a row per prompt.
 
-    The single row of one prompt broadcasts, but for masks. Vectors are left alone: they run along the sequence.
+    The single row of one prompt is repeated, without a copy. Vectors are left alone: they run along the sequence.
     """
     if isinstance(value, Tensor):
-        if prompts == 1 and value.dim() == 4 and value.shape[0] == 1:
-            return value.expand(len(origin), -1, -1, -1)
+        if prompts == 1 and value.dim() in (3, 4) and value.shape[0] == 1:
+            return value.expand(len(origin), *value.shape[1:])
         if prompts > 1 and value.dim() >= 2 and value.shape[0] == prompts:
             return value.index_select(0, origin.to(value.device))
         return value

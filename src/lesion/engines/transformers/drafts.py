@@ -35,17 +35,25 @@ class Drafts:
     Rows of one prompt enter together, the longest prompts first.
 
     Args:
-        worth: share of drafted tokens that must be accepted, where a draft runs through all blocks.
+        worth: share of drafted tokens that must be accepted, where a draft runs through all blocks; None: no row waits
+            for a draft.
         first: tokens of an edit's first drafts; None compares whole answers.
         lent: answers that are known already, by question; those of this batch are added.
+        even: whether rows behind prefixes share a pass only where they have equally many tokens to read.
     """
 
     def __init__(
-        self, blocks: int, worth: float, first: int | None = None, lent: dict[Question, tuple[int, ...]] | None = None
+        self,
+        blocks: int,
+        worth: float | None,
+        first: int | None = None,
+        lent: dict[Question, tuple[int, ...]] | None = None,
+        even: bool = False,
     ) -> None:
         self.blocks = blocks
         self.worth = worth
         self.first = first
+        self.even = even
         self.ready: list[ActiveRequest] = []
         self._following: dict[Question, list[ActiveRequest]] = {}
         self._lent = {} if lent is None else lent
@@ -63,7 +71,7 @@ class Drafts:
         """Let rows wait: one of every question goes ahead, unless its answer is known."""
         together: dict[Question, list[ActiveRequest]] = defaultdict(list)
         for row in rows:
-            if row.request.traced:
+            if row.request.traced or self.worth is None:
                 self._insert(row)
             else:
                 together[_question(row.request)].append(row)
@@ -96,6 +104,8 @@ class Drafts:
             fresh.append(row.fresh)
             whole, longest = max(whole, len(row.given)), max(fresh)
             uneven = min(fresh) < FILLED * longest and len(fresh) * longest - sum(fresh) > SPARE
+            if self.even and (row.prefix.rank or (taken and taken[0].prefix.rank)):
+                uneven = min(fresh) < longest
             if taken and (uneven or len(fresh) * longest > tokens or len(fresh) * whole > 2 * tokens):
                 break
             taken.append(self.ready.pop())
@@ -135,7 +145,7 @@ class Drafts:
 
         A draft that is long against what its edit said of others is cut.
         """
-        if len(row.draft) <= SHORT:
+        if len(row.draft) <= SHORT or self.worth is None:
             return False
         tally = self._tally[row.column, row.request.decoding]
         # The blocks that do not run for this row alone cost it nothing.

@@ -90,9 +90,9 @@ class TransformersEngine:
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
         check_requests(self.model, waiting)
         stops = StopStrings.of(self.model.tokenizer, waiting)
-        if self._own_size and not way.fast:
+        if self._own_size and (way.states or not way.fast):
             self._own_size = False
-            self.work.batch_size = rows_of(self.model, way.row_bytes)
+            self.work.batch_size = rows_of(self.model, way.row_bytes, self.work.batch_size if way.fast else None)
         shared = {edit: in_weights(edit, self.model.anatomy) for edit in edits}
         groups: dict[Written, list[Request]] = {((), ()): []}
         for request in waiting:
@@ -101,7 +101,7 @@ class TransformersEngine:
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
         worth, first = (WORTH_ON_CPU, FIRST_ON_CPU) if self.model.device.type == "cpu" else (WORTH, None)
-        drafts = Drafts(table.blocks, worth, first, self._answered)
+        drafts = Drafts(table.blocks, None if way.states else worth, first, self._answered, way.states)
         with held(self.model, "answers to requests", edits=True, calls=True) as hold, hung(self.model, hold) as gates:
             for (weights, truncations), group in groups.items():
                 with written(self.model, weights, truncations):
@@ -156,7 +156,7 @@ class TransformersEngine:
         drafts: Drafts,
     ) -> Iterator[Response]:
         entries = [(request, column[request.edit]) for request in group]
-        prefixes = Prefixes(self.model, gates, table, self._padding, self.work, entries)
+        prefixes = Prefixes(self.model, gates, table, self._padding, self.work, entries, way_of(self.model))
         yield from scored(prefixes, entries)
         starts = table.first_edited().tolist()
         drafts.wait(
@@ -229,9 +229,9 @@ def way_of(model: Model) -> Way:
     """
     network = model.network
     if network not in _ways:
-        other, size = kept_by(model)
-        way = Way(Kind.FAST) if model.anatomy.known and not other else _tried(model, other)
-        _ways[network] = replace(way, row_bytes=size)
+        kept = kept_by(model)
+        way = kept if model.anatomy.known and kept.fast and not kept.states else _tried(model, kept)
+        _ways[network] = replace(kept, kind=way.kind, why=way.why)
     return _ways[network]
 
 
@@ -254,47 +254,50 @@ def _needs_fast(name: str, why: str, study: str) -> LesionError:
     )
 
 
-def _tried(model: Model, other: str) -> Way:
-    """The first way in which a network answers as it does alone; `other` says what it keeps but keys and values."""
-    why = other
+def _tried(model: Model, kept: Way) -> Way:
+    """The first way in which a network answers as it does alone, given what it keeps."""
+    why = kept.why
     reference = _trial(model, Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN)
     if isinstance(reference, str):  # what fails without a cache too says best itself what is wrong
         return Way(Kind.PLAIN, f"its own generate fails ({reference})")
     for kind in Kind:
-        if kind is Kind.FAST and other:
+        if kind is Kind.FAST and not kept.fast:
             continue
         if kind is Kind.ALONE:
             break
         if kind is Kind.SHARED:  # tried with more edits, where rows of several may share a batch at all
             continue
-        answers = _trial(model, kind)
+        answers = _trial(model, kind, states=kept.states)
         if not isinstance(answers, str) and _alike(answers, reference, model.dtype):
+            if kind is Kind.FAST and kept.states and not all(_shares(model, kind, Kind.ALONE, n) for n in (1, 2)):
+                why = "rows that share their prompt up to a block gave other answers in a trial"
+                continue
             return Way(Kind.SHARED if kind is Kind.MIXED and _shares(model) else kind, why)
         what = f"failed a trial: {answers}" if isinstance(answers, str) else "gave other answers in a trial"
         why = why or f"the fast way {what}"
     return Way(Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN, why)
 
 
-def _shares(model: Model) -> bool:
+def _shares(model: Model, kind: Kind = Kind.SHARED, apart: Kind = Kind.MIXED, prompts: int = 2) -> bool:
     """Whether rows that share their prompt up to any block answer as those that do not."""
-    answers, others = (_trial(model, kind, every=True) for kind in (Kind.SHARED, Kind.MIXED))
+    answers, others = (_trial(model, each, prompts, states=each is Kind.FAST) for each in (kind, apart))
     return not isinstance(answers, str) and not isinstance(others, str) and _alike(answers, others, model.dtype)
 
 
-def _trial(model: Model, kind: Kind, every: bool = False) -> dict[str, Response] | str:
-    """Answers to a few requests in a way, or what went wrong; `every`: under edits of all blocks, and traced."""
+def _trial(model: Model, kind: Kind, every: int = 0, states: bool = False) -> dict[str, Response] | str:
+    """Answers to a few requests in a way, or what went wrong; to `every` prompts, traced, under edits of all blocks."""
     count, last = model.network.get_input_embeddings().num_embeddings, len(model.anatomy.blocks) - 1
-    shapes = ((3, 9), (7, 9)) if every else ((3, 5), (7, 5), (3, 2))
+    shapes = ((3, 9), (7, 9))[:every] if every else ((3, 5), (7, 5), (3, 2))
     prompts = [tuple((step * place + 5) % count for place in range(length)) for step, length in shapes]
     edits = (BASELINE, ScaleBlock(0), ScaleBlock(last, 0.5))
     asked: list[tuple[tuple[int, ...], Edit]] = [(prompt, edit) for prompt in prompts for edit in edits]
     if every:
         asked = [(prompt, BASELINE) for prompt in prompts]
-        asked += [(prompts[layer % 2], ScaleBlock(layer, 0.5)) for layer in range(last + 1)]
-    requests = [Request(f"{p} {e}", p, e, Decoding(max_new_tokens=4), traced=every) for p, e in asked]
+        asked += [(prompts[layer % every], ScaleBlock(layer, 0.5)) for layer in range(last + 1)]
+    requests = [Request(f"{p} {e}", p, e, Decoding(max_new_tokens=4), traced=bool(every)) for p, e in asked]
     # Choices too: of these, all edits of all prompts share one pass.
     requests += [replace(r, key=f"{r.key} choices", choices=((0,), (1,), (2,))) for r in requests]
-    _ways[model.network] = Way(kind)
+    _ways[model.network] = Way(kind, states=states)
     try:
         return {response.key: response for response in TransformersEngine(model, len(requests)).answer(requests)}
     except Exception as error:  # whatever its code raises

@@ -28,12 +28,13 @@ def rows_that_fit(model: Model, sharers: int = 1) -> int:
     return int(max(1, min(most, _room(model) // sharers // (token_bytes(model) * positions(model)))))
 
 
-def rows_of(model: Model, row_bytes: int) -> int:
+def rows_of(model: Model, row_bytes: int, most: int | None = None) -> int:
     """As `rows_that_fit`, where a row takes so many bytes; 0 where that is not known.
 
-    A batch ends with its slowest row: larger ones would have more rows that wait for it.
+    Without `most`, a batch is one that ends with its slowest row: larger ones would have more rows that wait for it.
     """
-    most = SLOWEST_ON_ACCELERATOR if model.device.type == "cuda" else SLOWEST_ON_CPU
+    if most is None:
+        most = SLOWEST_ON_ACCELERATOR if model.device.type == "cuda" else SLOWEST_ON_CPU
     return int(max(1, min(most, _room(model) // (row_bytes or token_bytes(model) * positions(model)))))
 
 

@@ -14,12 +14,16 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from transformers.cache_utils import LinearAttentionLayer
 
 from lesion.edits.gates import Gates
 from lesion.edits.place import UNITS
 from lesion.edits.table import Table
 from lesion.engines.transformers.branching import Origins, with_branches
-from lesion.engines.transformers.prefix_cache import Begun, Recorder, known, put_before
+from lesion.engines.transformers.prefix_cache import Begun, Recorder, begin_states, known, put_before
+from lesion.engines.transformers.states import has_keys, has_states
+from lesion.engines.transformers.ways import cache_argument
+from lesion.errors import LesionError
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
 
@@ -38,8 +42,9 @@ class Prefilled:
         computed: logits of the last `kept` positions, in the order in which rows were computed; with a number wanted
             per row, of these positions alone, one after another, and `kept` is 1.
         places: of each given row, its row of `computed`, or the first of its positions there.
-        keys, values: per layer, with as many rows as it was run on.
+        keys, values: per layer that has them, with as many rows as it was run on.
         sources: per layer, the row of `keys` and `values` that each given row reads.
+        states: layers that keep states, and of each the row that each given row reads.
         mask: False at padding.
         token_steps: tokens computed, padding included, where a token that ran through half of the blocks is one half.
     """
@@ -51,6 +56,7 @@ class Prefilled:
     sources: Sequence[Int[Tensor, " rows"]]
     mask: Tensor
     token_steps: int
+    states: Sequence[tuple[LinearAttentionLayer, Int[Tensor, " rows"]]] = ()
 
     @property
     def logits(self) -> Float[Tensor, "rows kept vocabulary"]:
@@ -89,7 +95,8 @@ def prefill(
     """Run every row's prompt under its edit, shared below the block where the edit begins.
 
     Of prompts whose first tokens are known, only the last ones run: of each as many as of that which has most to run.
-    So nothing stands between what is known and what runs, and distances of columns are distances of positions.
+    So nothing stands between what is known and what runs, and distances of columns are distances of positions. Of a
+    network that keeps states these are equally many of each, since a state is that of all tokens that are known.
 
     Args:
         prompts: token ids per row; rows with equal prompts share what can be shared.
@@ -127,13 +134,21 @@ def prefill(
 
     def put(layer: int, keys: Tensor, values: Tensor) -> None:
         rows = grown[: rows_at[min(layer, blocks - 1)]]
-        put_before(keys, values, [begun[row] for row in rows.tolist()], past[prompt_of_row[rows]], layer)
+        put_before(
+            keys, values, [begun[row] for row in rows.tolist()], past[prompt_of_row[rows]], attending.index(layer)
+        )
 
     tokens, mask = pad_left([prompt[-fresh:] for prompt in unique], padding)
     mask = torch.cat([torch.arange(reach) >= reach - past[:, None], mask], dim=1)
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)[:, reach:]
-    config = model.network.config.get_text_config(decoder=True)
-    cache = Recorder(int(config.num_hidden_layers), reach, put)
+    cache = Recorder(model.network.config, reach, put)
+    attending = [index for index, layer in enumerate(cache.layers) if has_keys(layer)]
+    recurrent = [index for index, layer in enumerate(cache.layers) if has_states(layer)]
+    if recurrent and reach:
+        if past.tolist() != lengths:
+            raise LesionError("Prompts of a network that keeps states were cut in the middle of what is known of them.")
+        for among, index in enumerate(recurrent):
+            begin_states(cache.layers[index], among, [begun[row] for row in grown[: rows_at[index]].tolist()])
     assigned = _but_the_first(table, starts, without).select(grown)
     gates.assign_table(assigned, growing=True, positions=positions[origins.prompt])
     chosen, places = (None, place) if wanted is None else _positions(place, wanted)
@@ -145,9 +160,9 @@ def prefill(
             input_ids=tokens.to(model.device),
             attention_mask=mask.to(model.device).long(),
             position_ids=positions.to(model.device),
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=kept,
+            **{cache_argument(model.network): cache},
         )
     sources = []
     for layer in range(len(cache.layers)):
@@ -156,11 +171,12 @@ def prefill(
     return Prefilled(
         computed=output.logits[:, -kept:] if chosen is None else _chosen_logits(output.logits, chosen)[:, None],
         places=places.to(output.logits.device),
-        keys=[layer.keys for layer in cache.layers],
-        values=[layer.values for layer in cache.layers],
-        sources=sources,
+        keys=[cache.layers[index].keys for index in attending],
+        values=[cache.layers[index].values for index in attending],
+        sources=[sources[index] for index in attending],
         mask=mask.index_select(0, prompt_of_row),
         token_steps=sum(rows_at) * tokens.shape[1] // blocks,
+        states=[(cache.layers[index], sources[index]) for index in recurrent],
     )
 
 

@@ -9,25 +9,30 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers import PretrainedConfig
+from transformers.cache_utils import Cache, DynamicLayer, LinearAttentionAndFullAttentionLayer, LinearAttentionLayer
+
+from lesion.engines.transformers.states import StateRows, layers_as
 
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """Keys and values of one text under many edits: per layer, of the rows that it was run on.
+    """Keys and values, and states, of one text under many edits: per layer, of the rows that it was run on.
 
-    `sources` says per layer which of them each row reads; the text has `length` tokens.
+    `sources` says per layer which of them each row reads, as do the numbers beside states; the text has `length`
+    tokens.
     """
 
     keys: Sequence[Float[Tensor, "_ heads length size"]]
-    values: Sequence[Float[Tensor, "_ heads length size"]]
+    values: Sequence[Float[Tensor, "_ heads length value_size"]]
     sources: Sequence[Int[Tensor, " rows"]]
     length: int
+    states: Sequence[tuple[LinearAttentionLayer, Int[Tensor, " rows"]]] = ()
 
     @property
     def size(self) -> int:
         """Tokens that memory is taken for, at most: those of all rows."""
-        return self.length * len(self.sources[0])
+        return self.length * len([*self.sources, *(sources for _, sources in self.states)][0])
 
 
 class Begun(NamedTuple):
@@ -43,22 +48,27 @@ LARGE = 1 << 17
 
 
 class Recorder(Cache):
-    """Keeps each layer's keys and values of one forward pass, whatever number of rows the layer is run on.
+    """Keeps what each layer keeps of one forward pass, whatever number of rows it is run on: keys and values, states.
 
     Args:
-        layers: of the network.
+        config: of the network.
         reach: columns that lie before those of the pass.
         before: given a layer's index, keys and values, writes these columns; called when the layer runs.
     """
 
-    def __init__(self, layers: int, reach: int = 0, before: Before | None = None) -> None:
-        super().__init__(layers=[_Layer(layer, reach, before if reach else None) for layer in range(layers)])
+    def __init__(self, config: PretrainedConfig, reach: int = 0, before: Before | None = None) -> None:
+        layers = layers_as(config, _Layer, _Both, StateRows, reach, before if reach else None)
+        super().__init__(layers=layers)
+        for index, layer in enumerate(layers):
+            layer.index = index
 
 
 class _Layer(DynamicLayer):
-    def __init__(self, index: int, reach: int, before: Before | None) -> None:
-        super().__init__()
-        self.index, self.reach, self.before = index, reach, before
+    index: int
+
+    def __init__(self, reach: int, before: Before | None, **states: int) -> None:
+        super().__init__(**states)
+        self.reach, self.before = reach, before
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
@@ -78,6 +88,10 @@ class _Layer(DynamicLayer):
         return int(super().get_seq_length()) if self.is_initialized else self.reach
 
 
+class _Both(_Layer, StateRows, LinearAttentionAndFullAttentionLayer):
+    """Of a block with attention and states."""
+
+
 def known(prompt_of_row: Sequence[int], begun: Sequence[Begun | None], prompts: int) -> list[int]:
     """How many first tokens of each prompt are known for all of its rows."""
     lengths: list[int | None] = [None] * prompts
@@ -87,9 +101,25 @@ def known(prompt_of_row: Sequence[int], begun: Sequence[Begun | None], prompts: 
     return [length or 0 for length in lengths]
 
 
+def begin_states(state: StateRows, number: int, begun: Sequence[Begun | None]) -> None:
+    """Have a layer's states begin as those of the first tokens of every row; at zero where none are known.
+
+    Args:
+        number: of the layer, among those that keep states.
+    """
+    rows_of: dict[Past, list[int]] = {}
+    for index, start_of_row in enumerate(begun):
+        if start_of_row is not None:
+            rows_of.setdefault(start_of_row.past, []).append(index)
+    for past, rows in rows_of.items():
+        layer, sources = past.states[number]
+        chosen = torch.tensor([start_of_row.row for index in rows if (start_of_row := begun[index])])
+        state.put(layer, sources[chosen], torch.tensor(rows), len(begun))
+
+
 def put_before(
     keys: Float[Tensor, "rows heads columns size"],
-    values: Float[Tensor, "rows heads columns size"],
+    values: Float[Tensor, "rows heads columns value_size"],
     begun: Sequence[Begun | None],
     lengths: Int[Tensor, " rows"],
     layer: int,

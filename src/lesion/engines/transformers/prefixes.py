@@ -17,6 +17,7 @@ from lesion.engines.engine import Request, Work
 from lesion.engines.transformers.memory import positions
 from lesion.engines.transformers.prefill import TOKENS, Prefilled, prefill
 from lesion.engines.transformers.prefix_cache import Begun, Past
+from lesion.engines.transformers.ways import FASTEST, Way
 from lesion.models.load import Model
 
 RequestColumn = tuple[Request, int]
@@ -144,15 +145,26 @@ class Prefixes:
     """The prefixes of some requests, each computed under an edit when a prompt under that edit first needs it.
 
     They take about half as much memory as the keys and values of the rows at work: those used longest ago are dropped,
-    and under edits for which there is no room from the start a prefix is not shared.
+    and under edits for which there is no room from the start a prefix is not shared. A state is that of a whole prefix:
+    rows behind it share a pass where they have equally many tokens to read, which those that are scored seldom have.
     """
 
     def __init__(
-        self, model: Model, gates: Gates, table: Table, padding: int, work: Work, requests: Sequence[RequestColumn]
+        self,
+        model: Model,
+        gates: Gates,
+        table: Table,
+        padding: int,
+        work: Work,
+        requests: Sequence[RequestColumn],
+        way: Way = FASTEST,
     ) -> None:
         self.model, self.gates, self.table, self.padding, self.work = model, gates, table, padding, work
         self.most = work.batch_size * positions(model) // 2
+        self._scored = not way.states
         self._of: dict[tuple[int, int], Prefix] = {}
+        if not way.resumes:
+            requests = ()
         # Prompts and prefixes are long, so they are compared by identity: they are kept here, so that it stays theirs.
         self._requests = [request for request, _ in requests]
         cost, apart = cost_of_edit(model), APART_ON_CPU if model.device.type == "cpu" else 0
@@ -179,7 +191,8 @@ class Prefixes:
 
     def of(self, request: Request, column: int) -> Prefix:
         """What its prompt begins with, where that is shared under the edit of this column."""
-        return self._of.get((id(request.prompt), column), NOTHING)
+        shares = self._scored or not (request.choices or request.tokens)
+        return self._of.get((id(request.prompt), column), NOTHING) if shares else NOTHING
 
     def prefill(
         self,
@@ -246,7 +259,7 @@ class Prefixes:
             begun = self._starts([prefix.parent or NOTHING] * len(part), part)
             computed = prefill(self.model, self.gates, prompts, table, self.padding, begun=begun)
             self.work.prompt += computed.token_steps
-            past = Past(computed.keys, computed.values, computed.sources, len(prefix))
+            past = Past(computed.keys, computed.values, computed.sources, len(prefix), computed.states)
             self._held[past] = [(prefix.rank, column) for column in part]
             for row, column in enumerate(part):
                 self._begun[prefix.rank, column] = Begun(past, row)

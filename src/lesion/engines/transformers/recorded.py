@@ -22,7 +22,9 @@ from lesion.engines.transformers.prefill import Prefilled
 from lesion.engines.transformers.prefix_cache import Recorder
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.sequence import ActiveRequest
+from lesion.engines.transformers.states import has_keys, has_states
 from lesion.engines.transformers.static_slots import WINDOW, Masks, StaticSlots
+from lesion.engines.transformers.ways import cache_argument
 from lesion.models.load import Model
 from lesion.models.owner import held
 
@@ -156,7 +158,8 @@ class RecordedBatch(Batch):
 
         if self.record is None:
             return step
-        state = [(part, part.clone()) for part in (self.tokens, self.count, self.static.lengths)]
+        states = [part for layer in self.static.recurrent for part in layer.tensors]
+        before = [(part, part.clone()) for part in (self.tokens, self.count, self.static.lengths, *states)]
         self.gates.assign_standing(self.standing)
         try:
             return self.record(step)
@@ -167,7 +170,7 @@ class RecordedBatch(Batch):
             self.record = None
             return step
         finally:
-            for part, value in state:
+            for part, value in before:
                 part.copy_(value)
 
     def _run(self) -> None:
@@ -202,8 +205,8 @@ def decode(model: Model, slots: StaticSlots, masks: Masks, tokens: Tensor) -> Te
         input_ids=tokens[:, None],
         attention_mask=masks.of(slots),
         position_ids=slots.lengths[:, None],
-        past_key_values=slots,
         use_cache=True,
+        **{cache_argument(model.network): slots},
     )
     slots.advance()
     return output.logits[:, -1]
@@ -238,7 +241,7 @@ def _tried(model: Model) -> Masks | str:
 @torch.inference_mode()
 def _alike(model: Model, masks: Masks) -> bool:
     """Whether two steps of three rows in static slots give the logits that each row has alone."""
-    network, device = model.network, model.device
+    network, device, argument = model.network, model.device, cache_argument(model.network)
     config = network.config.get_text_config(decoder=True)
     count = network.get_input_embeddings().num_embeddings
     prompts = [[(5 * place + 3 * row + 1) % count for place in range(length)] for row, length in enumerate((3, 7, 5))]
@@ -248,15 +251,16 @@ def _alike(model: Model, masks: Masks) -> bool:
     with held(model, "a look at its steps", calls=True):
         for row, prompt in enumerate(prompts):
             ids = torch.tensor([prompt], device=device)
-            cache, whole = DynamicCache(config=config), Recorder(int(config.num_hidden_layers))
+            cache, whole = DynamicCache(config=config), Recorder(network.config)
             for kept in (cache, whole):
-                network(input_ids=ids, past_key_values=kept, use_cache=True)
-            layers, first = whole.layers, torch.zeros(1, dtype=torch.long)
+                network(input_ids=ids, use_cache=True, **{argument: kept})
+            layers, first = [layer for layer in whole.layers if has_keys(layer)], torch.zeros(1, dtype=torch.long)
             keys, values = [layer.keys for layer in layers], [layer.values for layer in layers]
-            slots.insert(keys, values, [first] * len(layers), torch.ones_like(ids).bool(), first + row, first)
+            states = [(layer, first) for layer in whole.layers if has_states(layer)]
+            slots.insert(keys, values, [first] * len(layers), torch.ones_like(ids).bool(), first + row, first, states)
             for step in tokens:
                 token = torch.tensor([[step[row]]], device=device)
-                wanted.append(network(input_ids=token, past_key_values=cache, use_cache=True).logits[0, -1])
+                wanted.append(network(input_ids=token, use_cache=True, **{argument: cache}).logits[0, -1])
         stepped = [decode(model, slots, masks, torch.tensor(step, device=device)) for step in tokens]
     alone, together = torch.stack(wanted).float(), torch.stack(stepped, 1).flatten(0, 1).float()
     tolerance = (1e-3 if model.dtype == torch.float32 else 0.1) * float(alone.abs().max())

@@ -15,9 +15,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, CacheLayerMixin, LinearAttentionLayer
 
 from lesion.engines.transformers.prefix_cache import put_columns
+from lesion.engines.transformers.states import StateRows, has_keys, has_states, layers_as
 
 # Columns by which the buffers grow at a time: rarer copies against memory lying idle.
 GROWTH = 64
@@ -57,6 +58,14 @@ class _Layer(CacheLayerMixin):
         return -1
 
 
+class _Both(_Layer, StateRows):
+    """Of a block with attention and states."""
+
+    def __init__(self, window: _Window, number_of_states: int) -> None:
+        StateRows.__init__(self, number_of_states)
+        _Layer.__init__(self, window)
+
+
 class _Window:
     """The columns in use, shared by all layers."""
 
@@ -66,7 +75,7 @@ class _Window:
 
 
 class Slots(Cache):
-    """Keys and values of a changing set of rows.
+    """Keys and values, and states, of a changing set of rows.
 
     What lies left of a row's first token is finite, if the row itself is: masked columns are multiplied by 0 only.
     Memory is kept from the first row on for `most` rows of `longest` tokens and some more.
@@ -81,11 +90,13 @@ class Slots(Cache):
         self.longest = longest
         text = config.get_text_config(decoder=True)
         self.window = _Window()
-        layers = [_Layer(self.window) for _ in range(text.num_hidden_layers)]
+        layers = layers_as(config, _Layer, _Both, StateRows, self.window)
+        self.attending = [layer for layer in layers if has_keys(layer)]
+        self.recurrent = [layer for layer in layers if has_states(layer)]
         kinds: Sequence[str] = getattr(text, "layer_types", None) or ()
         for layer, kind in zip(layers, kinds, strict=False):
             # Which mask the network asks a layer about; the buffers themselves are alike.
-            layer.is_sliding = kind == "sliding_attention"
+            layer.is_sliding = kind in ("sliding_attention", "hybrid_sliding")
         super().__init__(layers=layers)
         self.mask = torch.zeros(0, 0, dtype=torch.bool)
         self.lengths = torch.zeros(0, dtype=torch.long)
@@ -103,11 +114,12 @@ class Slots(Cache):
     def insert(
         self,
         keys: Sequence[Float[Tensor, "_ heads length size"]],
-        values: Sequence[Float[Tensor, "_ heads length size"]],
+        values: Sequence[Float[Tensor, "_ heads length value_size"]],
         sources: Sequence[Int[Tensor, " new"]],
         mask: Tensor,
         slots: Int[Tensor, " new"],
         unread: Int[Tensor, " new"] | None = None,
+        states: Sequence[tuple[LinearAttentionLayer, Int[Tensor, " new"]]] = (),
     ) -> None:
         """Put freshly computed prompts, padded on the left, into rows.
 
@@ -116,7 +128,8 @@ class Slots(Cache):
             sources: per layer, which stored row each new row takes its keys and values from.
             mask: [new, length] bool, False at padding.
             slots: the rows to fill; rows beyond those held are appended, without gaps.
-            unread: how many of its last tokens each new row does without; none by default.
+            unread: how many of its last tokens each new row does without; none by default, and where there are states.
+            states: per layer that keeps them, with the stored row of each new row.
         """
         drop = torch.zeros_like(slots) if unread is None else unread
         lengths = mask.sum(1).cpu() - drop
@@ -126,7 +139,9 @@ class Slots(Cache):
         start, end = self.window.end - length, self.window.end
         # Right-aligned anew, without the last tokens of each; what stands left of a row's first token is masked.
         stops = mask.shape[1] - drop
-        for layer, key, value, source in zip(self.layers, keys, values, sources, strict=True):
+        for layer, (new, source) in zip(self.recurrent, states, strict=True):
+            layer.put(new, source, slots, rows)
+        for layer, key, value, source in zip(self.attending, keys, values, sources, strict=True):
             for held, new in ((layer.keys, key), (layer.values, value)):
                 put_columns(held, slots, start, new, source, stops - length, length)
                 # Also masked, a NaN of a row before this one would reach whoever comes after.
@@ -140,7 +155,9 @@ class Slots(Cache):
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         """Keep only these rows, in this order."""
         span = slice(self.window.start, self.window.end)
-        for layer in self.layers:
+        for layer in self.recurrent:
+            layer.keep(rows)
+        for layer in self.attending:
             chosen = rows.to(layer.keys.device)
             for name in ("keys", "values"):
                 held = getattr(layer, name)
@@ -180,7 +197,8 @@ class Slots(Cache):
 
     def _reserve(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, length: int) -> None:
         capacity = max(self.mask.shape[1], max(length, self.longest) + GROWTH)
-        held = len(self.layers[0].keys) if self.layers[0].is_initialized else 0
+        first = self.attending[0] if self.attending else None
+        held = len(first.keys) if first is not None and first.is_initialized else 0
         if rows > held or capacity > self.mask.shape[1]:
             # In few strides, for each copies everything.
             self._resize(keys, values, held if rows <= held else max(rows, self.most), capacity)
@@ -191,7 +209,7 @@ class Slots(Cache):
         self.lengths = torch.cat([self.lengths, self.lengths.new_ones(rows - len(self.lengths))])
 
     def _resize(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, capacity: int) -> None:
-        for layer, key, value in zip(self.layers, keys, values, strict=True):
+        for layer, key, value in zip(self.attending, keys, values, strict=True):
             for name, like in (("keys", key), ("values", value)):
                 # Zeros, not whatever lay there: a masked column still meets 0 · value, and 0 · NaN is NaN.
                 new = _zeros((rows, like.shape[1], capacity, like.shape[3]), like)
@@ -200,7 +218,7 @@ class Slots(Cache):
                     new[: len(self.mask), :, : old.shape[2]] = old[: len(self.mask)]
                 setattr(layer, name, new)
             layer.is_initialized = True
-        mask = torch.zeros(len(self.mask), capacity, dtype=torch.bool, device=keys[0].device)
+        mask = torch.zeros(len(self.mask), capacity, dtype=torch.bool, device=keys[0].device if keys else None)
         mask[:, : self.mask.shape[1]] = self.mask
         self.mask = mask
 
@@ -212,14 +230,14 @@ class Slots(Cache):
             self._widen(self.mask.shape[1] + max(GROWTH, self.mask.shape[1] // 4))
 
     def _widen(self, capacity: int) -> None:
-        keys, values = [layer.keys for layer in self.layers], [layer.values for layer in self.layers]
-        self._resize(keys, values, len(keys[0]), capacity)
+        keys, values = [layer.keys for layer in self.attending], [layer.values for layer in self.attending]
+        self._resize(keys, values, len(keys[0]) if keys else 0, capacity)
 
     def _move(self, by: int) -> None:
         start, end = self.window.start, self.window.end
         if end + by > self.mask.shape[1]:
             self._widen(end + by + GROWTH)
-        for layer in self.layers:
+        for layer in self.attending:
             for tensor in (layer.keys, layer.values):
                 used = tensor[: len(self.mask)]
                 used[:, :, start + by : end + by] = used[:, :, start:end].clone()

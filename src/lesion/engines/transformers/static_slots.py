@@ -13,12 +13,21 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicSlidingWindowLayer
+from transformers.cache_utils import (
+    Cache,
+    CacheLayerMixin,
+    DynamicCache,
+    LinearAttentionLayer,
+)
 
+from lesion.engines.transformers.states import StateRows, has_keys, has_states, layers_as
 from lesion.models.load import Model
 
 # Columns in which the window of a step grows: each window is a recording of its own.
 WINDOW = 128
+# What networks call the mask of recurrent blocks, which a step needs not, and that of blocks which attend too.
+_RECURRENT = ("linear_attention", "mamba")
+_ATTENDING = {"hybrid": "full_attention", "hybrid_sliding": "sliding_attention"}
 
 
 class _Layer(CacheLayerMixin):
@@ -59,8 +68,16 @@ class _Layer(CacheLayerMixin):
         return len(self.slots.columns)
 
 
+class _Both(_Layer, StateRows):
+    """Of a block with attention and states."""
+
+    def __init__(self, slots: StaticSlots, number_of_states: int) -> None:
+        StateRows.__init__(self, number_of_states)
+        _Layer.__init__(self, slots)
+
+
 class StaticSlots(Cache):
-    """Keys and values of a fixed number of rows.
+    """Keys and values, and states, of a fixed number of rows.
 
     Attributes:
         lengths: [rows] on the device, the tokens that each row holds; the next one is written to that column.
@@ -68,7 +85,10 @@ class StaticSlots(Cache):
     """
 
     def __init__(self, config: PretrainedConfig, rows: int, capacity: int, device: torch.device) -> None:
-        super().__init__(layers=[_Layer(self) for _ in range(config.get_text_config(decoder=True).num_hidden_layers)])
+        layers = layers_as(config, _Layer, _Both, StateRows, self)
+        super().__init__(layers=layers)
+        self.attending = [layer for layer in layers if has_keys(layer)]
+        self.recurrent = [layer for layer in layers if has_states(layer)]
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
         self.row = torch.arange(rows, device=device)
         self.columns = torch.arange(capacity, device=device)
@@ -82,11 +102,12 @@ class StaticSlots(Cache):
     def insert(
         self,
         keys: Sequence[Float[Tensor, "_ heads length size"]],
-        values: Sequence[Float[Tensor, "_ heads length size"]],
+        values: Sequence[Float[Tensor, "_ heads length value_size"]],
         sources: Sequence[Int[Tensor, " new"]],
         mask: Tensor,
         slots: Int[Tensor, " new"],
         unread: Int[Tensor, " new"],
+        states: Sequence[tuple[LinearAttentionLayer, Int[Tensor, " new"]]] = (),
     ) -> None:
         """Put freshly computed prompts, padded on the left, into rows; arguments as of `Slots.insert`.
 
@@ -98,7 +119,9 @@ class StaticSlots(Cache):
         kept = computed - unread.to(device)
         slots, width = slots.to(device), int(kept.max())
         columns = (length - computed[:, None] + torch.arange(width, device=device)).clamp(max=length - 1)
-        for layer, key, value, source in zip(self.layers, keys, values, sources, strict=True):
+        for state, (new, source) in zip(self.recurrent, states, strict=True):
+            state.put(new, source, slots, len(self.lengths))
+        for layer, key, value, source in zip(self.attending, keys, values, sources, strict=True):
             if not layer.is_initialized:
                 layer.lazy_initialization(key, value)
             for target, new in ((layer.keys, key), (layer.values, value)):
@@ -114,7 +137,9 @@ class StaticSlots(Cache):
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         """Keep only these rows, in this order, in new buffers."""
         rows = rows.to(self.lengths.device)
-        for layer in self.layers:
+        for layer in self.recurrent:
+            layer.keep(rows)
+        for layer in self.attending:
             layer.keys, layer.values = layer.keys[rows], layer.values[rows]
         self.lengths = self.lengths[rows]
         self.row = self.row[: len(rows)]
@@ -122,7 +147,7 @@ class StaticSlots(Cache):
     def widen(self, capacity: int) -> None:
         """Hold more tokens a row, in new buffers."""
         more = capacity - self.capacity
-        for layer in self.layers if self.layers[0].is_initialized else ():
+        for layer in self.attending if self.attending and self.attending[0].is_initialized else ():
             layer.keys, layer.values = (torch.nn.functional.pad(t, (0, 0, 0, more)) for t in (layer.keys, layer.values))
         self.columns = torch.arange(capacity, device=self.columns.device)
 
@@ -152,23 +177,24 @@ class Masks:
     def __init__(self, model: Model, by_kind: bool) -> None:
         config = model.network.config.get_text_config(decoder=True)
         kinds: Sequence[str] = getattr(config, "layer_types", None) or ()
-        windows = [
-            layer.sliding_window if isinstance(layer, DynamicSlidingWindowLayer) else None
-            for layer in DynamicCache(config=config).layers
-        ]
+        layers = DynamicCache(config=config).layers
+        attending = [number for number, layer in enumerate(layers) if has_keys(layer)]
+        windows = {number: getattr(layers[number], "sliding_window", None) for number in attending}
         if by_kind and not kinds:
             raise ValueError("its layers are of no kinds")
-        if not by_kind and len(set(windows)) > 1:
+        if not by_kind and len(set(windows.values())) > 1:
             raise ValueError("its layers see different columns, and it takes one mask for all")
-        self._sliding = dict(zip(kinds, windows, strict=True)) if by_kind else {}
-        self._only = None if by_kind or not windows else windows[0]
+        self._unmasked = {*kinds, *_RECURRENT} if by_kind and any(map(has_states, layers)) else set()
+        self._sliding = {_ATTENDING.get(kinds[at], kinds[at]): windows[at] for at in attending} if by_kind else {}
+        self._only = None if by_kind else next(iter(windows.values()), None)
         self._additive = model.network.config._attn_implementation == "eager"
         self._dtype = model.dtype
 
-    def of(self, slots: StaticSlots) -> Tensor | dict[str, Tensor]:
+    def of(self, slots: StaticSlots) -> Tensor | dict[str, Tensor | None]:
         """For the next step."""
         if self._sliding:
-            return {kind: self._mask(slots, sliding) for kind, sliding in self._sliding.items()}
+            masks = {kind: self._mask(slots, sliding) for kind, sliding in self._sliding.items()}
+            return {**dict.fromkeys(self._unmasked), "attention": next(iter(masks.values())), **masks}
         return self._mask(slots, self._only)
 
     def _mask(self, slots: StaticSlots, sliding: int | None) -> Tensor:

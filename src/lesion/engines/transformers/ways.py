@@ -6,20 +6,32 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from inspect import signature
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import DummyLayer, DynamicCache
 
 from lesion.engines.transformers.memory import positions
+from lesion.engines.transformers.states import has_states
 from lesion.models.load import Model
 from lesion.models.owner import held
 
 # Tokens of the two texts whose caches are measured.
 SHORT, LONG = 2, 6
-_SLIDING = DynamicSlidingWindowLayer.__name__
+# Layers of a cache that rows may have for themselves, the kinds of blocks that keep them, and those that keep nothing.
+_ROWS = (
+    "DynamicLayer",
+    "DynamicSlidingWindowLayer",
+    "LinearAttentionLayer",
+    "LinearAttentionAndFullAttentionLayer",
+    "LinearAttentionAndSlidingWindowAttentionLayer",
+)
+_KINDS = {"full_attention", "sliding_attention", "linear_attention", "conv", "hybrid", "hybrid_sliding"}
+_WITHOUT = {"mlp", "moe"}
 
 
 class Kind(IntEnum):
@@ -44,11 +56,15 @@ class Way:
         kind: what may share a batch.
         why: why not in the fast way, as a clause; empty where it is.
         row_bytes: what a row keeps of the tokens that it has read; 0 where that is not known.
+        states: whether it keeps states too, of which no token can be taken out again.
+        resumes: whether a text may be read in parts.
     """
 
     kind: Kind
     why: str = ""
     row_bytes: int = 0
+    states: bool = False
+    resumes: bool = True
 
     @property
     def fast(self) -> bool:
@@ -71,9 +87,12 @@ class Way:
         return Kind.FAST < self.kind < Kind.PLAIN
 
     def __str__(self) -> str:
+        if self.fast and self.states:
+            return _RECURRENT
         return f"{_SAID[self.kind]}{f', since {self.why}' if self.why else ''}"
 
 
+FASTEST = Way(Kind.FAST)
 _SAID = {
     Kind.FAST: "fast: items and edits share batches, prompts and drafts (its cache is keys and values of every block)",
     Kind.SHARED: "simple: by its own generate and cache, prompts of equal length together, each row under its own edit,"
@@ -83,31 +102,57 @@ _SAID = {
     Kind.ALONE: "simple: by its own generate and cache, one item under one edit at a time",
     Kind.PLAIN: "simple: one item under one edit at a time, without a cache",
 }
+_RECURRENT = "fast: items and edits share batches (its cache is keys and values, and states of recurrent blocks)"
 
 
-def kept_by(model: Model) -> tuple[str, int]:
+def kept_by(model: Model) -> Way:
     """What a network keeps of the tokens that it has read, by what is left of two short passes.
 
     Returns:
-        What is not keys and values of every block, as a clause, empty where nothing is; and the bytes of a row.
+        The fast way, or the last one with what it keeps that no row can have for itself.
     """
     try:
         caches = [_cache(model, length) for length in (SHORT, LONG)]
     except Exception as error:  # whatever its code raises
-        return f"a pass with a cache fails ({type(error).__name__}: {error})", 0
+        return Way(Kind.PLAIN, f"a pass with a cache fails ({type(error).__name__}: {error})")
     short, long = (sum(tensor.nbytes for tensor in tensors_of(cache)) for cache in caches)
     row_bytes = long + max(0, long - short) // (LONG - SHORT) * positions(model)
-    other = _other(caches[1], len(model.anatomy.blocks))
-    return other or _odd_attention(model.network.config), row_bytes
+    other = _other(caches[1], model)
+    states = not other and any(map(has_states, caches[1].layers))
+    return Way(Kind.PLAIN if other else Kind.FAST, other, row_bytes, states, not states or _resumes(model))
+
+
+def _text(model: Model, length: int) -> Int[Tensor, "1 length"]:
+    count = model.network.get_input_embeddings().num_embeddings
+    return torch.tensor([[(3 * place + 5) % count for place in range(length)]], device=model.device)
 
 
 @torch.inference_mode()
 def _cache(model: Model, length: int) -> Any:
-    count = model.network.get_input_embeddings().num_embeddings
-    ids = torch.tensor([[(3 * place + 5) % count for place in range(length)]], device=model.device)
     with held(model, "a look at its cache", calls=True):
-        output = model.network(input_ids=ids, use_cache=True)
+        output = model.network(input_ids=_text(model, length), use_cache=True)
     return cache_in(output)
+
+
+@torch.inference_mode()
+def _resumes(model: Model) -> bool:
+    """Whether a text that is read in two parts has the logits of the whole one."""
+    network, text = model.network, _text(model, LONG)
+    cache = {cache_argument(network): DynamicCache(config=network.config)}
+    try:
+        with held(model, "a look at its states", calls=True):
+            whole = network(input_ids=text, use_cache=False).logits[:, SHORT:].float()
+            network(input_ids=text[:, :SHORT], use_cache=True, **cache)
+            parts = network(input_ids=text[:, SHORT:], use_cache=True, **cache).logits.float()
+    except Exception:  # whatever its code raises
+        return False
+    tolerance = (1e-3 if model.dtype == torch.float32 else 0.1) * float(whole.abs().max())
+    return bool((whole - parts).abs().max() <= tolerance)
+
+
+def cache_argument(network: Any) -> str:
+    """What a network calls the cache that it is given."""
+    return "cache_params" if "cache_params" in signature(network.forward).parameters else "past_key_values"
 
 
 def cache_in(output: Any) -> Any:
@@ -116,36 +161,38 @@ def cache_in(output: Any) -> Any:
     return next((output[name] for name in names if name in output), None)
 
 
-def _other(cache: Any, blocks: int) -> str:
+def _other(cache: Any, model: Model) -> str:
     if cache is None:
         return "it gives back no cache"
     if type(cache) is not DynamicCache:
         return f"its cache is a {type(cache).__name__}, not keys and values"
-    if others := _odd_layers(cache):
+    if others := _odd_by(cache, model.network.config):
         return others
-    filled = sum(layer.is_initialized for layer in cache.layers)
+    blocks = len(model.anatomy.blocks)
+    filled = sum(
+        any(layer.has_previous_state.values()) if has_states(layer) else layer.is_initialized for layer in cache.layers
+    )
     return "" if filled == blocks else f"{blocks} blocks keep {filled} pairs of keys and values"
-
-
-def _odd_layers(cache: DynamicCache) -> str:
-    kinds = Counter(type(layer).__name__ for layer in cache.layers)
-    others = {name: count for name, count in kinds.items() if name not in (DynamicLayer.__name__, _SLIDING)}
-    listed = " and ".join(f"{count} × {name}" for name, count in others.items())
-    return f"its cache has {listed}, not keys and values" if others else ""
 
 
 def odd_by(config: PretrainedConfig) -> str:
     """What a network will keep that is not keys and values of every block, as far as its configuration tells."""
     try:
-        others = _odd_layers(DynamicCache(config=config))
+        cache = DynamicCache(config=config)
     except Exception:  # a configuration that only its own code understands
         return ""
-    return others or _odd_attention(config)
+    return _odd_by(cache, config)
 
 
-def _odd_attention(config: PretrainedConfig) -> str:
-    kinds = getattr(config.get_text_config(decoder=True), "layer_types", None) or ()
-    named = [kind.replace("_", " ") for kind in sorted({*kinds} - {"full_attention", "sliding_attention"})]
+def _odd_by(cache: DynamicCache, config: PretrainedConfig) -> str:
+    kinds = {*(getattr(config.get_text_config(decoder=True), "layer_types", None) or ())}
+    # Others that keep nothing of their own read what the blocks before them keep.
+    rows = (*_ROWS, DummyLayer.__name__) if kinds & _WITHOUT else _ROWS
+    count = Counter(name for layer in cache.layers if (name := type(layer).__name__) not in rows)
+    if count:
+        listed = " and ".join(f"{number} × {name}" for name, number in count.items())
+        return f"its cache has {listed}, not keys and values"
+    named = [kind.replace("_", " ") for kind in sorted(kinds - _KINDS - _WITHOUT)]
     return f"it has blocks of {' and '.join(named)}" if named else ""
 
 

@@ -23,6 +23,7 @@ from lesion.arguments import validated
 from lesion.edits.gates import addresses_by_module
 from lesion.engines.checking import check_texts
 from lesion.engines.transformers.branching import Origins, with_branches
+from lesion.engines.transformers.engine import way_of
 from lesion.engines.transformers.memory import ran_out
 from lesion.engines.transformers.prefill import rows_to_score
 from lesion.engines.transformers.prefix_cache import Recorder
@@ -229,7 +230,8 @@ def patched(
         batch_size: rows of one pass; by default what is fastest. Halved where memory runs out.
     """
     source, tokens = (0, pair.corrupted) if direction == "denoise" else (1, pair.clean)
-    starts = [min(patch.positions) for patch in patches]
+    # A state is that of all tokens before it, and not of any number of them.
+    starts = [0 if way_of(model).states else min(patch.positions) for patch in patches]
     cached = _cached(model, tokens[: max(starts, default=0)])
     readouts: dict[int, Readout] = {}
     for start in sorted(set(starts)):
@@ -263,7 +265,7 @@ def _cached(model: Model, tokens: Sequence[int]) -> Cached:
     """Keys and values per layer of the first tokens of a run; empty where there are none."""
     if not tokens:
         return ()
-    cache = Recorder(_layers(model))
+    cache = Recorder(model.network.config)
     ids = torch.tensor([tokens], device=model.device)
     model.network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
     return [(layer.keys, layer.values) for layer in cache.layers]
@@ -307,7 +309,7 @@ def _pass(
     done: set[Place] = set()
     sites = sites_of(model)
     length = len(tokens)
-    cache = Recorder(_layers(model), start, before) if prefix else Recorder(_layers(model))
+    cache = Recorder(model.network.config, start, before) if prefix else Recorder(model.network.config)
     with (
         with_branches(model, origins, rows_at),
         _hooks({site: sites[site] for site in by_site}, lambda layer: rows_at[layer], put),
@@ -382,7 +384,3 @@ def _readouts(logits: Float[Tensor, "rows vocabulary"], pair: Pair) -> list[Read
     if not bool(torch.isfinite(chosen).all()):
         raise LesionError("A patched run has logits that are not finite; load the model in bfloat16 or float32.")
     return [Readout(*map(float, row)) for row in torch.column_stack([chosen, log_probability]).tolist()]
-
-
-def _layers(model: Model) -> int:
-    return int(model.network.config.get_text_config(decoder=True).num_hidden_layers)

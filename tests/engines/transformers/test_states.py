@@ -1,0 +1,147 @@
+"""States of recurrent blocks as rows: what each row says is what plain decoding without a cache says under its edit."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+import tiny
+from alone import drawn, greedy, prompts
+from lesion.edits.apply import applied
+from lesion.edits.edit import BASELINE, ScaleAttention, ScaleBlock, ScaleMlp
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers import prefixes
+from lesion.engines.transformers.engine import TransformersEngine, way_of
+from lesion.engines.transformers.recorded import masks_of
+from lesion.engines.transformers.states import StateRows
+from lesion.engines.transformers.static_slots import Masks
+from lesion.engines.transformers.ways import Kind
+from lesion.models.load import Model, wrap
+from lesion.verification import studies, zoo
+from recording import Recorder, anew
+
+KINDS = {
+    "qwen3_next": True,
+    "granitemoehybrid": True,
+    "falcon_h1": True,  # attention and a state in one block
+    "mamba2": True,  # no attention
+    "jamba": False,
+    "lfm2": True,  # convolutions
+    "nemotron_h": True,  # blocks that keep nothing
+    "kimi_linear": True,
+    "zamba2": True,  # blocks that are given what was embedded
+}
+"""Whether a text may be read in parts."""
+
+
+@cache
+def made(kind: str) -> Model:
+    return wrap(zoo.made(kind), tiny.tokenizer(), kind)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def model(request) -> Model:
+    return made(request.param)
+
+
+@pytest.fixture
+def free_prefixes(monkeypatch):
+    """Whatever two prompts begin with is computed once, also where that costs as much as it spares."""
+    monkeypatch.setattr(prefixes, "cost_of_edit", lambda model: 0)
+    monkeypatch.setattr(prefixes, "APART_ON_CPU", 0)
+
+
+def requests(texts, edits=None, limit=9) -> list[Request]:
+    edits = edits or (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(3))
+    return [
+        Request(f"{n} {edit}", text, edit, Decoding(limit - n % 4)) for n, text in enumerate(texts) for edit in edits
+    ]
+
+
+def assert_alone(model, asked, found):
+    for request in asked:
+        said, how = found[request.key].token_ids, request.decoding
+        if how.temperature:
+            assert said == drawn(model, request.prompt, request.edit, how, guess=said), request.key
+        else:
+            assert said == greedy(model, request.prompt, request.edit, how.max_new_tokens, guess=said), request.key
+
+
+def answers(engine, asked):
+    found = {response.key: response for response in engine.answer(asked)}
+    assert found.keys() == {request.key for request in asked}
+    return found
+
+
+def test_rows_of_all_lengths_leave_and_enter_under_their_own_edits(model):
+    assert (way_of(model).kind, way_of(model).states, way_of(model).resumes) == (Kind.FAST, True, KINDS[model.name])
+    asked = requests([*prompts(5, longest=30), prompts(1, 70, seed=2, shortest=70)[0]])
+    asked += [replace(each, key=f"{each.key} drawn", decoding=Decoding(6, temperature=1.2)) for each in asked[::5]]
+    engine = TransformersEngine(model, 6)
+    assert_alone(model, asked, answers(engine, asked))
+    assert engine.work.drafted == 0  # a state cannot give a token back
+
+
+def test_the_states_of_what_prompts_begin_with_are_computed_once_for_each_edit(model, free_prefixes):
+    (head,) = prompts(1, longest=40, shortest=40)
+    tails = prompts(6, longest=6, seed=3, shortest=2)
+    asked = requests([head + tail for tail in tails])
+    engine = TransformersEngine(model, 8)
+    assert_alone(model, asked, answers(engine, asked))
+    whole = sum(len(each.prompt) for each in asked[:: len(asked) // len(tails)])
+    assert (engine.work.prompt < whole) is KINDS[model.name]
+
+
+def test_options_of_several_lengths_are_scored_as_in_a_pass_of_their_own(model):
+    options = ((7,), (8, 9), (8, 10, 11))
+    asked = [replace(each, choices=options) for each in requests(prompts(4, longest=20, seed=4))]
+    found = answers(TransformersEngine(model, 6), asked)
+    for request in asked:
+        expected = []
+        with torch.inference_mode(), applied(model, request.edit):
+            for option in options:
+                logits = model.network(torch.tensor([[*request.prompt, *option[:-1]]]), use_cache=False).logits[0]
+                rows = logits[-len(option) :].double().log_softmax(-1)
+                expected.append(float(rows[range(len(option)), list(option)].sum()))
+        assert found[request.key].answer.scores == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("recorder", [anew, Recorder()])
+@pytest.mark.parametrize("kind", ["qwen3_next", "falcon_h1", "mamba2", "nemotron_h"])
+def test_steps_over_states_are_recorded_and_replayed(kind, recorder):
+    """Rows leave and enter, the window widens, and the batch shrinks."""
+    model = made(kind)
+    assert isinstance(masks_of(model), Masks)
+    asked = requests(prompts(6, longest=20, seed=5), (BASELINE, ScaleBlock(0), ScaleBlock(3, 0.5)), limit=14)
+    engine = TransformersEngine(model, 5, recorder)
+    assert_alone(model, asked, answers(engine, asked))
+    assert (engine.work.replayed > 20) is (recorder is not anew)
+
+
+@pytest.mark.parametrize("kind", ["qwen3_next", "falcon_h1", "mamba2"])
+def test_effects_and_patched_runs_are_those_of_plain_passes(kind):
+    texts = prompts(2, longest=12, seed=6, shortest=9)
+    assert studies.effects(made(kind), texts) == ""
+    assert studies.patch(made(kind), texts) == ""
+
+
+def test_parts_of_blocks_and_rows_of_one_prompt():
+    model, (text,) = made("granitemoehybrid"), prompts(1, longest=15, shortest=15)
+    edits = [ScaleAttention(2, 0.5), ScaleMlp(0), ScaleMlp(3, 0.5), ScaleAttention(1), ScaleBlock(2, 0.3)]
+    asked = requests([text], edits)
+    assert_alone(model, asked, answers(TransformersEngine(model, 8), asked))
+
+
+@pytest.mark.parametrize("wrong", ["rows", "nothing kept"])
+def test_states_of_other_rows_are_seen_in_the_trial(wrong, monkeypatch):
+    put = StateRows.put
+
+    def misplaced(self, new, sources, slots, rows):
+        put(self, new, sources.roll(1) if wrong == "rows" else sources, slots, rows)
+        if wrong != "rows":
+            for state in self.tensors:
+                state.zero_()
+
+    monkeypatch.setattr(StateRows, "put", misplaced)
+    assert way_of(wrap(zoo.made("mamba2"), tiny.tokenizer(), "mamba2")).kind is Kind.SHARED
