@@ -62,7 +62,8 @@ def with_branches(
                 branches = stream.index_select(0, origin[new])
                 if bool((earlier := origins.earlier[new]).any()):
                     late = earlier.nonzero()[:, 0].to(stream.device)
-                    branches[late] = held[0].to(stream.device).index_select(0, origin[new][late])
+                    # Some networks hold the stream in float32 from their first block on.
+                    branches[late] = held[0].to(stream).index_select(0, origin[new][late])
                 stream = torch.cat([stream, branches])
 
             others = {
