@@ -24,6 +24,7 @@ from recording import Recorder, anew
 KINDS = {
     "qwen3_next": True,
     "granitemoehybrid": True,
+    "bamba": True,  # told no positions, its code counts none that it has read
     "falcon_h1": True,  # attention and a state in one block
     "mamba2": True,  # no attention
     "jamba": False,
@@ -91,6 +92,13 @@ def test_the_states_of_what_prompts_begin_with_are_computed_once_for_each_edit(m
     assert_alone(model, asked, answers(engine, asked))
     whole = sum(len(each.prompt) for each in asked[:: len(asked) // len(tails)])
     assert (engine.work.prompt < whole) is KINDS[model.name]
+
+
+@pytest.mark.parametrize("kind", ["mamba2", "jamba", "zamba"])
+def test_half_precision_goes_the_way_of_float32(kind):
+    """Mamba 2 holds its stream in float32; what Zamba's states add is small against half precision's errors."""
+    half = wrap(zoo.made(kind).to(torch.bfloat16), tiny.tokenizer(), kind)
+    assert (way_of(half).kind, way_of(half).resumes) == (Kind.FAST, way_of(made(kind)).resumes)
 
 
 def test_options_of_several_lengths_are_scored_as_in_a_pass_of_their_own(model):
