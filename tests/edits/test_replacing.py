@@ -190,3 +190,19 @@ def test_a_place_changed_twice_in_one_edit_or_unknown_is_refused():
     beyond = some_reference(model("gemma3"))  # has a fourth block
     with pytest.raises(UsageError, match="there is no block 3"):
         tabulate([Replace("3", "mean", beyond)], subject.anatomy)
+
+
+def test_a_pass_that_failed_leaves_no_positions_to_the_next():
+    llama = model("llama")
+    ids, places = torch.tensor([[5, 6, 7]]), torch.tensor([[3, 4, 5]])
+
+    def fail(*_):
+        raise RuntimeError("in the middle")
+
+    with applied(llama, Replace("1", "position", some_reference(llama))), torch.inference_mode():
+        before = llama.network(ids, use_cache=False).logits
+        hook = llama.anatomy.blocks[-1].module.register_forward_hook(fail)
+        with pytest.raises(RuntimeError, match="in the middle"):
+            llama.network(ids, position_ids=places, use_cache=False)
+        hook.remove()
+        torch.testing.assert_close(llama.network(ids, use_cache=False).logits, before, rtol=0, atol=0)

@@ -327,6 +327,7 @@ class Gates:
         told, given = self._positions, kwargs.get("position_ids")
         known = (
             told is not None
+            and module is not self._model.network
             and given is None
             and any(isinstance(tensor, Tensor) and tensor.shape[1] == told.shape[-1] for tensor in inputs)
         )
