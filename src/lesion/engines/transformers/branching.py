@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -62,8 +62,10 @@ def with_branches(
                 branches = stream.index_select(0, origin[new])
                 if bool((earlier := origins.earlier[new]).any()):
                     late = earlier.nonzero()[:, 0].to(stream.device)
-                    # Some networks hold the stream in float32 from their first block on.
-                    branches[late] = held[0].to(stream).index_select(0, origin[new][late])
+                    # Some networks hold the stream in float32 from their first block on; Gemma's last blocks run on the
+                    # positions alone whose logits are wanted.
+                    lent = held[0][:, -stream.shape[1] :].to(stream)
+                    branches[late] = lent.index_select(0, origin[new][late])
                 stream = torch.cat([stream, branches])
 
             others = {
@@ -97,7 +99,8 @@ def _packed(chosen: tuple[Tensor, Tensor] | None, module: nn.Module, args: tuple
 def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
     """A block's other inputs for the grown batch: masks, positions and rotary tables that have a row per prompt.
 
-    The single row of one prompt is repeated, without a copy. Vectors are left alone: they run along the sequence.
+    The single row of one prompt is repeated, without a copy. Vectors are left alone: they run along the sequence. A
+    mapping that is no dict stays the same object: blocks write to it what they lend to all later ones.
     """
     if isinstance(value, Tensor):
         if prompts == 1 and value.dim() in (3, 4) and value.shape[0] == 1:
@@ -109,7 +112,20 @@ def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
         return type(value)(_grow(part, prompts, origin) for part in value)
     if type(value) is dict:
         return {key: _grow(part, prompts, origin) for key, part in value.items()}
+    if isinstance(value, MutableMapping):
+        for key, part in value.items():
+            value[key] = _lent(part, prompts, origin)
     return value
+
+
+def _lent(value: Any, prompts: int, origin: Tensor) -> Any:
+    """What a block lends to all later ones, with the rows that joined since: they were their trunks until then."""
+    if isinstance(value, Tensor):
+        given = len(value)
+        if prompts <= given < len(origin):
+            return torch.cat([value, value.index_select(0, origin[given:].to(value.device))])
+        return value
+    return type(value)(_lent(part, prompts, origin) for part in value) if type(value) in (tuple, list) else value
 
 
 def _grow_named(key: str, value: object, prompts: int, origin: Tensor) -> object:

@@ -269,18 +269,18 @@ def _tried(model: Model, kept: Way) -> Way:
             continue
         answers = _trial(model, kind, states=kept.states)
         if not isinstance(answers, str) and _alike(answers, reference, model.dtype):
-            if kind is Kind.FAST and kept.states and not all(_shares(model, kind, Kind.ALONE, n) for n in (1, 2)):
+            if kind is Kind.FAST and not all(_shares(model, kept.states, kind, Kind.ALONE, n) for n in (1, 2)):
                 why = "rows that share their prompt up to a block gave other answers in a trial"
                 continue
-            return Way(Kind.SHARED if kind is Kind.MIXED and _shares(model) else kind, why)
+            return Way(Kind.SHARED if kind is Kind.MIXED and _shares(model, kept.states) else kind, why)
         what = f"failed a trial: {answers}" if isinstance(answers, str) else "gave other answers in a trial"
         why = why or f"the fast way {what}"
     return Way(Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN, why)
 
 
-def _shares(model: Model, kind: Kind = Kind.SHARED, apart: Kind = Kind.MIXED, prompts: int = 2) -> bool:
+def _shares(model: Model, states: bool, kind: Kind = Kind.SHARED, apart: Kind = Kind.MIXED, prompts: int = 2) -> bool:
     """Whether rows that share their prompt up to any block answer as those that do not."""
-    answers, others = (_trial(model, each, prompts, states=each is Kind.FAST) for each in (kind, apart))
+    answers, others = (_trial(model, each, prompts, states) for each in (kind, apart))
     return not isinstance(answers, str) and not isinstance(others, str) and _alike(answers, others, model.dtype)
 
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import DummyLayer, DynamicCache
+from transformers.cache_utils import DynamicCache
 
 from lesion.engines.transformers.memory import positions
 from lesion.engines.transformers.states import has_states
@@ -22,16 +22,16 @@ from lesion.models.owner import held
 
 # Tokens of the two texts whose caches are measured.
 SHORT, LONG = 2, 6
-# Layers of a cache that rows may have for themselves, the kinds of blocks that keep them, and those that keep nothing.
+# Layers of a cache that rows may have for themselves, with those of blocks that keep nothing; and the kinds of blocks.
 _ROWS = (
+    "DummyLayer",
     "DynamicLayer",
     "DynamicSlidingWindowLayer",
     "LinearAttentionLayer",
     "LinearAttentionAndFullAttentionLayer",
     "LinearAttentionAndSlidingWindowAttentionLayer",
 )
-_KINDS = {"full_attention", "sliding_attention", "linear_attention", "conv", "hybrid", "hybrid_sliding"}
-_WITHOUT = {"mlp", "moe"}
+_KINDS = {"full_attention", "sliding_attention", "linear_attention", "conv", "hybrid", "hybrid_sliding", "mlp", "moe"}
 
 
 class Kind(IntEnum):
@@ -205,13 +205,11 @@ def odd_by(config: PretrainedConfig) -> str:
 
 def _odd_by(cache: DynamicCache, config: PretrainedConfig) -> str:
     kinds = {*(getattr(config.get_text_config(decoder=True), "layer_types", None) or ())}
-    # Others that keep nothing of their own read what the blocks before them keep.
-    rows = (*_ROWS, DummyLayer.__name__) if kinds & _WITHOUT else _ROWS
-    count = Counter(name for layer in cache.layers if (name := type(layer).__name__) not in rows)
+    count = Counter(name for layer in cache.layers if (name := type(layer).__name__) not in _ROWS)
     if count:
         listed = " and ".join(f"{number} × {name}" for name, number in count.items())
         return f"its cache has {listed}, not keys and values"
-    named = [kind.replace("_", " ") for kind in sorted(kinds - _KINDS - _WITHOUT)]
+    named = [kind.replace("_", " ") for kind in sorted(kinds - _KINDS)]
     return f"it has blocks of {' and '.join(named)}" if named else ""
 
 
