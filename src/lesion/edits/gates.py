@@ -289,7 +289,11 @@ class Gates:
 
     def _positions_of(self, stream: Tensor) -> Int[Tensor, "_ length"] | None:
         positions = self._positions
-        return positions[: len(stream)] if self._growing and positions is not None else positions
+        if positions is None:
+            return None
+        # Gemma's last blocks are given the tokens alone whose logits are wanted, which are the last ones.
+        positions = positions[:, -stream.shape[1] :]
+        return positions[: len(stream)] if self._growing else positions
 
     def _check_rows(self, batch: int) -> None:
         rows = self._table.columns

@@ -31,7 +31,17 @@ _ROWS = (
     "LinearAttentionAndFullAttentionLayer",
     "LinearAttentionAndSlidingWindowAttentionLayer",
 )
-_KINDS = {"full_attention", "sliding_attention", "linear_attention", "conv", "hybrid", "hybrid_sliding", "mlp", "moe"}
+_KINDS = {
+    "full_attention",
+    "sliding_attention",
+    "linear_attention",
+    "conv",
+    "hybrid",
+    "hybrid_sliding",
+    "mlp",
+    "moe",
+    "chunked_attention",
+}
 
 
 class Kind(IntEnum):

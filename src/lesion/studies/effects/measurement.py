@@ -101,7 +101,8 @@ def clean_pass(
             stack.callback(matrix.register_forward_hook(leaves(mixed, index, f"it makes {what}")).remove)
         ended = stack.enter_context(final(model, readout.module))
         ids = torch.tensor([list(read)], device=model.device)
-        model.network(input_ids=ids, use_cache=False, logits_to_keep=kept)
+        # Given a number, Gemma's last blocks run on so many tokens.
+        model.network(input_ids=ids, use_cache=False, logits_to_keep=torch.arange(len(read) - kept, len(read)))
     added: dict[str, Tensor] = {}
     for (address, _), stream in tails.items():
         added[address] = added[address] + stream if address in added else stream

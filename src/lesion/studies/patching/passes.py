@@ -27,6 +27,7 @@ from lesion.engines.transformers.engine import way_of
 from lesion.engines.transformers.memory import ran_out
 from lesion.engines.transformers.prefill import rows_to_score
 from lesion.engines.transformers.prefix_cache import Recorder
+from lesion.engines.transformers.states import has_keys
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.units import Heads
@@ -235,7 +236,7 @@ def patched(
     cached = _cached(model, tokens[: max(starts, default=0)])
     readouts: dict[int, Readout] = {}
     for start in sorted(set(starts)):
-        prefix = [(keys[:, :, :start], held[:, :, :start]) for keys, held in cached] if start else []
+        prefix = {at: (keys[:, :, :start], held[:, :, :start]) for at, (keys, held) in cached.items() if start}
         rows = batch_size or rows_to_score(model, len(tokens), start)
         order = sorted((at for at, own in enumerate(starts) if own == start), key=lambda at: patches[at].place.layer)
         while order:
@@ -257,18 +258,18 @@ def patched(
     return [readouts[index] for index in range(len(patches))]
 
 
-Cached = Sequence[tuple[Tensor, Tensor]]
+Cached = Mapping[int, tuple[Tensor, Tensor]]
 
 
 @torch.inference_mode()
 def _cached(model: Model, tokens: Sequence[int]) -> Cached:
-    """Keys and values per layer of the first tokens of a run; empty where there are none."""
+    """Keys and values of the first tokens of a run, by the layers that have them; empty where there are none."""
     if not tokens:
-        return ()
+        return {}
     cache = Recorder(model.network.config)
     ids = torch.tensor([tokens], device=model.device)
-    model.network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-    return [(layer.keys, layer.values) for layer in cache.layers]
+    model.network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=torch.tensor([len(tokens) - 1]))
+    return {at: (layer.keys, layer.values) for at, layer in enumerate(cache.layers) if has_keys(layer)}
 
 
 @torch.inference_mode()
@@ -320,7 +321,9 @@ def _pass(
             position_ids=torch.arange(start, length, device=model.device)[None],
             past_key_values=cache,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=torch.tensor(
+                [length - start - 1]
+            ),  # given a number, Gemma's last blocks run on so many tokens
         )
     if missed := by_site.keys() - done:
         raise LesionError(f"A pass of {model.name} did not run through {min(map(str, missed))}; it cannot be patched.")
