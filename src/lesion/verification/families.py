@@ -54,7 +54,7 @@ COLUMNS = ("show", *dict.fromkeys(_KINDS.values()), *_STUDIES, "GGUF")
 VLLM = {"baseline": "vLLM", **{column: f"vLLM {column}" for column in ("block", "branch", "head")}}
 """Columns that the engine vllm fills, by the names that the same comparisons have here."""
 _MARKS = {"verified": "✓", "exact on the simple way": "✓ˢ", "not testable": "?", "": "–"}
-_STUDY_NEEDS = re.compile(r"; (effects|patching) needs keys and values of every block.*")
+_STUDY_NEEDS = re.compile(r"; (effects|patching) needs the fast way.*")
 _UNREAD = re.compile(r"the architecture \S+, which")  # by llama.cpp's name for a type
 _WORST = ("wrong", "refused", "exact on the simple way", "verified", "not testable")
 

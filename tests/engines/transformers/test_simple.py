@@ -390,7 +390,7 @@ def test_studies_that_need_shared_prompts_refuse_the_others():
 
 @pytest.mark.parametrize("kind", [kind for kind in TELLING if kind not in UNTOLD])
 def test_such_studies_refuse_by_the_configuration_alone(kind):
-    with pytest.raises(LesionError, match=f"{kind} answers in the simple way, since .*; effects needs keys and values"):
+    with pytest.raises(LesionError, match=f"{kind} answers in the simple way, since .*; effects needs the fast way"):
         refuse_unloaded(zoo.config_of(kind), kind, "effects")
 
 

@@ -249,7 +249,7 @@ def refuse_unloaded(config: PretrainedConfig, name: str, study: str) -> None:
 
 def _needs_fast(name: str, why: str, study: str) -> LesionError:
     return LesionError(
-        f"{name} answers in the simple way, since {why}; {study} needs keys and values of every block. `lesion ablate`,"
+        f"{name} answers in the simple way, since {why}; {study} needs the fast way. `lesion ablate`,"
         " `lesion evaluate` and `lesion drift` work."
     )
 

@@ -232,7 +232,8 @@ def patched(
     """
     source, tokens = (0, pair.corrupted) if direction == "denoise" else (1, pair.clean)
     # A state is that of all tokens before it, and not of any number of them.
-    starts = [0 if way_of(model).states else min(patch.positions) for patch in patches]
+    states = way_of(model).states
+    starts = [0 if states else min(patch.positions) for patch in patches]
     cached = _cached(model, tokens[: max(starts, default=0)])
     readouts: dict[int, Readout] = {}
     for start in sorted(set(starts)):
