@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers.cache_utils import LinearAttentionLayer
 
 from lesion.edits.gates import Gates
 from lesion.edits.place import UNITS
 from lesion.edits.table import Table
 from lesion.engines.transformers.branching import Origins, with_branches
 from lesion.engines.transformers.prefix_cache import Begun, Recorder, begin_states, known, put_before
-from lesion.engines.transformers.states import has_keys, has_states
+from lesion.engines.transformers.states import StateRows, has_keys, has_states
 from lesion.engines.transformers.ways import cache_argument
 from lesion.errors import LesionError
 from lesion.models.anatomy import HEAD
@@ -56,7 +55,7 @@ class Prefilled:
     sources: Sequence[Int[Tensor, " rows"]]
     mask: Tensor
     token_steps: int
-    states: Sequence[tuple[LinearAttentionLayer, Int[Tensor, " rows"]]] = ()
+    states: Sequence[tuple[StateRows, Int[Tensor, " rows"]]] = ()
 
     @property
     def logits(self) -> Float[Tensor, "rows kept vocabulary"]:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import Cache, DynamicLayer, LinearAttentionAndFullAttentionLayer, LinearAttentionLayer
+from transformers.cache_utils import Cache, DynamicLayer, LinearAttentionAndFullAttentionLayer
 
 from lesion.engines.transformers.states import StateRows, layers_as
 
@@ -20,19 +20,20 @@ class Past:
     """Keys and values, and states, of one text under many edits: per layer, of the rows that it was run on.
 
     `sources` says per layer which of them each row reads, as do the numbers beside states; the text has `length`
-    tokens.
+    tokens, and the states of a row take the memory of `beside` more.
     """
 
     keys: Sequence[Float[Tensor, "_ heads length size"]]
     values: Sequence[Float[Tensor, "_ heads length value_size"]]
     sources: Sequence[Int[Tensor, " rows"]]
     length: int
-    states: Sequence[tuple[LinearAttentionLayer, Int[Tensor, " rows"]]] = ()
+    states: Sequence[tuple[StateRows, Int[Tensor, " rows"]]] = ()
+    beside: int = 0
 
     @property
     def size(self) -> int:
         """Tokens that memory is taken for, at most: those of all rows."""
-        return self.length * len([*self.sources, *(sources for _, sources in self.states)][0])
+        return (self.length + self.beside) * len([*self.sources, *(sources for _, sources in self.states)][0])
 
 
 class Begun(NamedTuple):

@@ -14,7 +14,7 @@ import torch
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
 from lesion.engines.engine import Request, Work
-from lesion.engines.transformers.memory import positions
+from lesion.engines.transformers.memory import positions, token_bytes
 from lesion.engines.transformers.prefill import TOKENS, Prefilled, prefill
 from lesion.engines.transformers.prefix_cache import Begun, Past
 from lesion.engines.transformers.ways import FASTEST, Way
@@ -186,6 +186,7 @@ class Prefixes:
                 columns.add(column)
                 self._of[id(request.prompt), column] = parent = prefix
         self._begun: dict[tuple[int, int], Begun] = {}
+        self._beside = 0
         # In the order of their last use.
         self._held: dict[Past, list[tuple[int, int]]] = {}
 
@@ -251,7 +252,7 @@ class Prefixes:
         return was_shared
 
     def _compute(self, prefix: Prefix, columns: Sequence[int]) -> None:
-        step = max(1, TOKENS // len(prefix))
+        step = max(1, TOKENS // (len(prefix) + self._beside))
         for start in range(0, len(columns), step):
             part = columns[start : start + step]
             prompts = [prefix.tokens] * len(part)
@@ -259,7 +260,9 @@ class Prefixes:
             begun = self._starts([prefix.parent or NOTHING] * len(part), part)
             computed = prefill(self.model, self.gates, prompts, table, self.padding, begun=begun)
             self.work.prompt += computed.token_steps
-            past = Past(computed.keys, computed.values, computed.sources, len(prefix), computed.states)
+            own = sum(tensor[0].nbytes for layer, _ in computed.states for tensor in layer.tensors)
+            self._beside = own // token_bytes(self.model)
+            past = Past(computed.keys, computed.values, computed.sources, len(prefix), computed.states, self._beside)
             self._held[past] = [(prefix.rank, column) for column in part]
             for row, column in enumerate(part):
                 self._begun[prefix.rank, column] = Begun(past, row)

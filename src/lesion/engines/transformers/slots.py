@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import Cache, CacheLayerMixin, LinearAttentionLayer
+from transformers.cache_utils import Cache, CacheLayerMixin
 
 from lesion.engines.transformers.prefix_cache import put_columns
 from lesion.engines.transformers.states import StateRows, has_keys, has_states, layers_as
@@ -119,7 +119,7 @@ class Slots(Cache):
         mask: Tensor,
         slots: Int[Tensor, " new"],
         unread: Int[Tensor, " new"] | None = None,
-        states: Sequence[tuple[LinearAttentionLayer, Int[Tensor, " new"]]] = (),
+        states: Sequence[tuple[StateRows, Int[Tensor, " new"]]] = (),
     ) -> None:
         """Put freshly computed prompts, padded on the left, into rows.
 
@@ -139,8 +139,8 @@ class Slots(Cache):
         start, end = self.window.end - length, self.window.end
         # Right-aligned anew, without the last tokens of each; what stands left of a row's first token is masked.
         stops = mask.shape[1] - drop
-        for layer, (new, source) in zip(self.recurrent, states, strict=True):
-            layer.put(new, source, slots, rows)
+        for layer, (fresh, source) in zip(self.recurrent, states, strict=True):
+            layer.put(fresh, source, slots, rows)
         for layer, key, value, source in zip(self.attending, keys, values, sources, strict=True):
             for held, new in ((layer.keys, key), (layer.values, value)):
                 put_columns(held, slots, start, new, source, stops - length, length)

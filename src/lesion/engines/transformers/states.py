@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import PretrainedConfig
@@ -57,12 +58,13 @@ def has_keys(layer: object) -> bool:
 class StateRows(LinearAttentionLayer):
     """A block's states of a changing set of rows: a convolution's last inputs, and sums, [rows, …] each."""
 
+    device: torch.device | None
+    dtype: torch.dtype | None
+
     def __init__(self, number_of_states: int = 1) -> None:
         super().__init__(number_of_states)
 
-    def put(
-        self, new: LinearAttentionLayer, sources: Int[Tensor, " new"], slots: Int[Tensor, " new"], rows: int
-    ) -> None:
+    def put(self, new: StateRows, sources: Int[Tensor, " new"], slots: Int[Tensor, " new"], rows: int) -> None:
         """Put states of another layer into rows, of which there are `rows` then."""
         for name in ("conv_states", "recurrent_states"):
             held: dict[int, Tensor | None] = getattr(self, name)

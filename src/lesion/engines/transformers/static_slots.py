@@ -17,7 +17,6 @@ from transformers.cache_utils import (
     Cache,
     CacheLayerMixin,
     DynamicCache,
-    LinearAttentionLayer,
 )
 
 from lesion.engines.transformers.states import StateRows, has_keys, has_states, layers_as
@@ -107,7 +106,7 @@ class StaticSlots(Cache):
         mask: Tensor,
         slots: Int[Tensor, " new"],
         unread: Int[Tensor, " new"],
-        states: Sequence[tuple[LinearAttentionLayer, Int[Tensor, " new"]]] = (),
+        states: Sequence[tuple[StateRows, Int[Tensor, " new"]]] = (),
     ) -> None:
         """Put freshly computed prompts, padded on the left, into rows; arguments as of `Slots.insert`.
 
@@ -119,8 +118,8 @@ class StaticSlots(Cache):
         kept = computed - unread.to(device)
         slots, width = slots.to(device), int(kept.max())
         columns = (length - computed[:, None] + torch.arange(width, device=device)).clamp(max=length - 1)
-        for state, (new, source) in zip(self.recurrent, states, strict=True):
-            state.put(new, source, slots, len(self.lengths))
+        for state, (fresh, source) in zip(self.recurrent, states, strict=True):
+            state.put(fresh, source, slots, len(self.lengths))
         for layer, key, value, source in zip(self.attending, keys, values, sources, strict=True):
             if not layer.is_initialized:
                 layer.lazy_initialization(key, value)
