@@ -103,6 +103,7 @@ def _unchanged(module: object, args: tuple[Any, ...], kwargs: dict[str, Any], ou
 def main() -> None:
     """Print a line for every architecture, and all numbers as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--prompts", type=int, default=12)
     parser.add_argument("--lengths", default="40,56,72")
     parser.add_argument("--edits", type=int, default=5)
@@ -111,7 +112,7 @@ def main() -> None:
     options = parser.parse_args()
     several = [int(length) for length in options.lengths.split(",")]
     rows = []
-    for kind in KINDS:
+    for kind in options.kinds.split(","):
         model = made(kind)
         generator = torch.Generator().manual_seed(1)
         lengths = [several[number % len(several)] for number in range(options.prompts)]

@@ -88,7 +88,8 @@ def test_rows_of_all_lengths_leave_and_enter_under_their_own_edits(model):
     asked += [replace(each, key=f"{each.key} drawn", decoding=Decoding(6, temperature=1.2)) for each in asked[::5]]
     engine = TransformersEngine(model, 6)
     assert_alone(model, asked, answers(engine, asked))
-    assert (engine.work.drafted == 0) is KINDS[model.name][0]  # a state cannot give a token back
+    # A state cannot give a token back, and Gemma's last blocks would run on all of a draft.
+    assert (engine.work.drafted == 0) is (model.name != "llama4_text")
 
 
 def test_the_states_of_what_prompts_begin_with_are_computed_once_for_each_edit(model, free_prefixes):

@@ -101,7 +101,7 @@ class TransformersEngine:
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
         worth, first = (WORTH_ON_CPU, FIRST_ON_CPU) if self.model.device.type == "cpu" else (WORTH, None)
-        drafts = Drafts(table.blocks, None if way.states else worth, first, self._answered, way.states)
+        drafts = Drafts(table.blocks, worth if way.drafts else None, first, self._answered, way.states)
         with held(self.model, "answers to requests", edits=True, calls=True) as hold, hung(self.model, hold) as gates:
             for (weights, truncations), group in groups.items():
                 with written(self.model, weights, truncations):
@@ -257,7 +257,7 @@ def _needs_fast(name: str, why: str, study: str) -> LesionError:
 def _tried(model: Model, kept: Way) -> Way:
     """The first way in which a network answers as it does alone, given what it keeps."""
     why = kept.why
-    reference = _trial(model, Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN)
+    reference = _trial(model, kept, Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN)
     if isinstance(reference, str):  # what fails without a cache too says best itself what is wrong
         return Way(Kind.PLAIN, f"its own generate fails ({reference})")
     for kind in Kind:
@@ -267,24 +267,24 @@ def _tried(model: Model, kept: Way) -> Way:
             break
         if kind is Kind.SHARED:  # tried with more edits, where rows of several may share a batch at all
             continue
-        answers = _trial(model, kind, states=kept.states)
+        answers = _trial(model, kept, kind)
         if not isinstance(answers, str) and _alike(answers, reference, model.dtype):
-            if kind is Kind.FAST and not all(_shares(model, kept.states, kind, Kind.ALONE, n) for n in (1, 2)):
+            if kind is Kind.FAST and not all(_shares(model, kept, kind, Kind.ALONE, n) for n in (1, 2)):
                 why = "rows that share their prompt up to a block gave other answers in a trial"
                 continue
-            return Way(Kind.SHARED if kind is Kind.MIXED and _shares(model, kept.states) else kind, why)
+            return Way(Kind.SHARED if kind is Kind.MIXED and _shares(model, kept) else kind, why)
         what = f"failed a trial: {answers}" if isinstance(answers, str) else "gave other answers in a trial"
         why = why or f"the fast way {what}"
     return Way(Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN, why)
 
 
-def _shares(model: Model, states: bool, kind: Kind = Kind.SHARED, apart: Kind = Kind.MIXED, prompts: int = 2) -> bool:
+def _shares(model: Model, kept: Way, kind: Kind = Kind.SHARED, apart: Kind = Kind.MIXED, prompts: int = 2) -> bool:
     """Whether rows that share their prompt up to any block answer as those that do not."""
-    answers, others = (_trial(model, each, prompts, states) for each in (kind, apart))
+    answers, others = (_trial(model, kept, each, prompts) for each in (kind, apart))
     return not isinstance(answers, str) and not isinstance(others, str) and _alike(answers, others, model.dtype)
 
 
-def _trial(model: Model, kind: Kind, every: int = 0, states: bool = False) -> dict[str, Response] | str:
+def _trial(model: Model, kept: Way, kind: Kind, every: int = 0) -> dict[str, Response] | str:
     """Answers to a few requests in a way, or what went wrong; to `every` prompts, traced, under edits of all blocks."""
     count, last = model.network.get_input_embeddings().num_embeddings, len(model.anatomy.blocks) - 1
     shapes = ((3, 9), (7, 9))[:every] if every else ((3, 5), (7, 5), (3, 2))
@@ -297,7 +297,7 @@ def _trial(model: Model, kind: Kind, every: int = 0, states: bool = False) -> di
     requests = [Request(f"{p} {e}", p, e, Decoding(max_new_tokens=4), traced=bool(every)) for p, e in asked]
     # Choices too: of these, all edits of all prompts share one pass.
     requests += [replace(r, key=f"{r.key} choices", choices=((0,), (1,), (2,))) for r in requests]
-    _ways[model.network] = Way(kind, states=states)
+    _ways[model.network] = replace(kept, kind=kind)
     try:
         return {response.key: response for response in TransformersEngine(model, len(requests)).answer(requests)}
     except Exception as error:  # whatever its code raises

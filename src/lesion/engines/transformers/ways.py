@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import DummyLayer, DynamicCache
 
 from lesion.engines.transformers.memory import positions
 from lesion.engines.transformers.states import has_states
@@ -68,6 +68,8 @@ class Way:
         row_bytes: what a row keeps of the tokens that it has read; 0 where that is not known.
         states: whether it keeps states too, of which no token can be taken out again.
         resumes: whether a text may be read in parts.
+        drafts: whether answers are compared with drafts: not where a state could not give a token back, nor where
+            blocks that read the keys of others run on the last token of a prompt alone.
     """
 
     kind: Kind
@@ -75,6 +77,7 @@ class Way:
     row_bytes: int = 0
     states: bool = False
     resumes: bool = True
+    drafts: bool = True
 
     @property
     def fast(self) -> bool:
@@ -97,8 +100,8 @@ class Way:
         return Kind.FAST < self.kind < Kind.PLAIN
 
     def __str__(self) -> str:
-        if self.fast and self.states:
-            return _RECURRENT
+        if self.fast and not self.drafts:
+            return _UNDRAFTED
         return f"{_SAID[self.kind]}{f', since {self.why}' if self.why else ''}"
 
 
@@ -112,7 +115,7 @@ _SAID = {
     Kind.ALONE: "simple: by its own generate and cache, one item under one edit at a time",
     Kind.PLAIN: "simple: one item under one edit at a time, without a cache",
 }
-_RECURRENT = "fast: items and edits share batches (its cache is keys and values, and states of recurrent blocks)"
+_UNDRAFTED = "fast: items and edits share batches and prompts (blocks keep states, or read the keys of others)"
 
 
 def kept_by(model: Model) -> Way:
@@ -128,8 +131,10 @@ def kept_by(model: Model) -> Way:
     short, long = (sum(tensor.nbytes for tensor in tensors_of(cache)) for cache in caches)
     row_bytes = long + max(0, long - short) // (LONG - SHORT) * positions(model)
     other = _other(caches[1], model)
-    states = not other and any(map(has_states, caches[1].layers))
-    return Way(Kind.PLAIN if other else Kind.FAST, other, row_bytes, states, not states or _resumes(model))
+    layers = () if other else caches[1].layers
+    states = any(map(has_states, layers))
+    drafts = not any(has_states(layer) or isinstance(layer, DummyLayer) for layer in layers)
+    return Way(Kind.PLAIN if other else Kind.FAST, other, row_bytes, states, not states or _resumes(model), drafts)
 
 
 def _text(model: Model, length: int) -> Int[Tensor, "1 length"]:
