@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from transformers import DynamicCache
 import tiny
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp
-from lesion.engines.engine import Decoding
+from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.sampling import TIE, noise_key
 from lesion.models.load import Model, wrap
 
@@ -133,3 +133,13 @@ def drawn(
         said += as_guessed(steps, ahead, ends(model))[: decoding.max_new_tokens - len(said)]
         guess = guess if list(guess[: len(said)]) == said else ()
     return tuple(said)
+
+
+def assert_alone(model: Model, requests: Sequence[Request], found: Mapping[str, Response]) -> None:
+    """Every request has the answer that the model gives to it alone."""
+    for request in requests:
+        said, how = found[request.key].token_ids, request.decoding
+        if how.temperature:
+            assert said == drawn(model, request.prompt, request.edit, how, guess=said), request.key
+        else:
+            assert said == greedy(model, request.prompt, request.edit, how.max_new_tokens, guess=said), request.key

@@ -12,7 +12,7 @@ import torch
 from replaced import some_heads, some_reference
 
 import tiny
-from alone import EDITS, SLIDING, drawn, greedy, prompts, sliding
+from alone import EDITS, SLIDING, assert_alone, prompts, sliding
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, Truncate
 from lesion.edits.gates import _Place
 from lesion.edits.replace import Replace
@@ -36,15 +36,6 @@ def ask(model, requests, batch_size=8, recorder=anew):
 
 def questions(texts, edits=EDITS, limit=10):
     return [Request(f"{i} under {edit}", text, edit, Decoding(limit)) for i, text in enumerate(texts) for edit in edits]
-
-
-def assert_alone(model, requests, found):
-    for request in requests:
-        said, how = found[request.key].token_ids, request.decoding
-        if how.temperature:
-            assert said == drawn(model, request.prompt, request.edit, how, guess=said), request.key
-        else:
-            assert said == greedy(model, request.prompt, request.edit, how.max_new_tokens, guess=said), request.key
 
 
 @pytest.mark.parametrize("family", tiny.BUILDS)

@@ -13,11 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import (
-    Cache,
-    CacheLayerMixin,
-    DynamicCache,
-)
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from lesion.engines.transformers.states import StateRows, has_keys, has_states, layers_as
 from lesion.models.load import Model
