@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import pytest
 
 from lesion.cli.main import code
 from lesion.report import drawing
+from lesion.report.marks import Mark
 from tiny import tiny, tokenizer
 
 
@@ -72,6 +74,8 @@ def coarse_figures() -> Iterator[None]:
 def undrawn() -> Iterator[None]:
     """Pages whose charts are empty: what these show is what the tests of each study's page look at."""
     with pytest.MonkeyPatch.context() as patch:
+        for kind in Mark.__subclasses__():
+            patch.setattr(kind, "charts", lambda *_: (_EMPTY,))
         patch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
         patch.setattr(drawing, "svg", lambda specified: "<svg></svg>")
         patch.setattr(drawing, "png_file", lambda picture: b"")
@@ -79,6 +83,7 @@ def undrawn() -> Iterator[None]:
 
 
 COARSE = 0.5
+_EMPTY = alt.layer()
 _DRAW, _DRAW_FILE = drawing.svg, drawing.png_file
 
 
