@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from unittest.mock import ANY, Mock, call
 
 import numpy as np
 import pytest
@@ -82,7 +83,10 @@ def test_counts_and_overlaps_are_those_of_a_brute_force_over_whole_masks(llama):
         for method in ("mathneuro", "wanda", "wanda-rows", "lape", "magnitude")
         for one in selections(method, [0.05, 0.3], draws(llama, 1), [draws(llama, 2)])
     ]
-    counts, overlaps = survey(made, llama)
+    watcher = Mock()
+    counts, overlaps = survey(made, llama, watcher)
+    watcher.begin.assert_called_once_with(llama.name, len(llama.anatomy.scored), 0, ANY)
+    assert watcher.answered.call_args_list == [call(1)] * len(llama.anatomy.scored)
     whole = [masks(one, llama) for one in made]
     for one, counted, mask in zip(made, counts, whole, strict=True):
         assert sum(c.selected for c in counted) == mask.sum(), one

@@ -124,7 +124,7 @@ def isolate(
     inputs = observe_all(reader, texts, folder, watcher)
     skill, *controls = (inputs[data] for data in (study.skill, *study.controls))
     every = [made for method in study.methods for made in selections(method, study.share, skill, controls)]
-    fixed = fixed_together([made.selection for made in every], model)
+    fixed = fixed_together([made.selection for made in every], model, watcher)
     every = [replace(made, selection=selection) for made, selection in zip(every, fixed, strict=True)]
     notes = list(_notes(reader, model, texts, skill, every))
     excluded: SuperWeights | None = None
@@ -133,7 +133,7 @@ def isolate(
         excluded = find_super_weights(model, texts, study.exclude_super_weights, reader)
         held = excluded.held_by(every, model)
         every = [replace(made, selection=made.selection - excluded.selection) for made in every]
-    counts, overlaps = survey(every, model)
+    counts, overlaps = survey(every, model, watcher)
     kept: list[tuple[Made, Sequence[Count], tuple[int, ...]]] = []
     refusals: list[LesionError] = []
     for made, counted, own in zip(every, counts, held, strict=True):

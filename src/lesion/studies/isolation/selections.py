@@ -29,7 +29,7 @@ from lesion.edits.selections.selection import Count, Selection
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.progress import Watcher
+from lesion.progress import Silent, Watcher
 from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.studies.isolation.result import Coverage, Overlap
@@ -212,7 +212,9 @@ def mean_overlap(iou: Sequence[float], repeats: int) -> Estimate:
     return Estimate(value=mean, low=max(0.0, mean - reach), high=min(1.0, mean + reach))
 
 
-def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[Overlap]]:
+def survey(
+    made: Sequence[Made], model: Model, watcher: Watcher | None = None
+) -> tuple[list[list[Count]], list[Overlap]]:
     """How much of every matrix each selection holds, and how much repeats of one agree; every mask is made once.
 
     Returns:
@@ -224,6 +226,8 @@ def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[
         groups.setdefault(each.group, []).append(place)
     # Per pair of repeats: weights in both and in either, measured and expected of random sets.
     sums = {group: np.zeros((4, math.comb(len(places), 2))) for group, places in groups.items()}
+    watcher = watcher or Silent()
+    watcher.begin(model.name, len(model.anatomy.scored), 0, f"matrices to select from {len(made):,} times")
     for address, matrix in model.anatomy.scored.items():
         weight = matrix.read()
         for group, places in groups.items():
@@ -235,6 +239,7 @@ def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[
                 common, expected = int((masks[a] & masks[b]).sum()), sizes[a] * sizes[b] / weight.numel()
                 together = sizes[a] + sizes[b]
                 sums[group][:, pair] += common, together - common, expected, together - expected
+        watcher.answered(1)
     overlaps = []
     for (method, share, samples), places in groups.items():
         if len(places) < 2:
