@@ -41,6 +41,11 @@ def pytest_collection() -> Iterator[object]:
         gc.set_threshold(20_000, 10, 10)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests come first, so that none is left to one worker when the others have ended."""
+    items.sort(key=lambda item: "golden" not in item.path.parts)
+
+
 @pytest.fixture(autouse=True)
 def quiet_where_the_same_bits_are_computed(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test marked `same_bits` computes the same thing twice, in batches of one shape: no noise on its logits."""
