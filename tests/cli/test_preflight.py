@@ -120,3 +120,10 @@ def test_a_configuration_tells_the_blocks_without_heads(kind, tmp_path):
         refused.append(block.index)
     without = [block.index for block in anatomy.blocks if block.attention is None or block.attention.heads is None]
     assert refused == (without if kind != "bamba" else [])  # whose configuration names the other blocks
+
+
+@pytest.mark.parametrize("kind", ["mamba2", "zamba2"])
+def test_a_block_without_an_mlp_is_not_said_to_have_one(kind, tmp_path):
+    zoo.made(kind).config.save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=r"Block 0 of .* is a state-space layer, which has no MLP. Edit 0 as"):
+        refuse_no_part(tmp_path, [], ["expert"])

@@ -244,7 +244,11 @@ def test_a_checkpoint_says_what_the_model_says_under_the_edit(kind, edit, tmp_pa
         ("deepseek_v3", "1.mlp.neuron.1×0", "block 1 .* has 4 experts, each with neurons of its own"),
         ("deepseek_v3", "1.mlp.expert.4×0", "no 1.mlp.expert.4: block 1 .* has 4 experts, 0 to 3"),
         # A norm over all heads stands before the output projection of Mamba 2 and BitNet.
-        ("granitemoehybrid", "0.attention.head.1×0", "heads of block 0 .* not made of heads that lie side by side"),
+        (
+            "granitemoehybrid",
+            "0.attention.head.1×0",
+            "heads of block 0 .* not made of heads that lie side by side. Blocks with heads: 1, 3. Edit 0.attention",
+        ),
         ("bitnet", "0.attention.head.1×0", "heads are mixed before the output matrix"),
         # Each output is a difference of two heads.
         ("diffllama", "0.attention.head.1×0", "its attention is computed in several steps"),

@@ -80,7 +80,8 @@ def reference(
         watcher: who is told how it goes.
 
     Returns:
-        The reference. A branch and heads that are not known, and a module that several blocks share, are not in it.
+        The reference. A branch and heads that are not known, a branch that is the sum of several modules, and a module
+        that several blocks share, are not in it.
 
     Example:
         >>> texts = lesion.calibration(model, lesion.find_task("primer:arithmetic"), 50)

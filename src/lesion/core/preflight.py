@@ -86,21 +86,28 @@ def refuse_no_part(
     for address in [*addresses, *(["0.mlp.expert"] if "expert" in units and without else [])]:
         number, _, part = address.partition(".")
         layer = int(number or 0)
+        kind = _without_heads(config, layer)
         if part.startswith("mlp.expert") and (without or _is_dense(config, layer)):
+            if kind and config["model_type"] in _WITHOUT_MLP:
+                raise UsageError(f"Block {layer} of {source} is a {kind}, which has no MLP. Edit {layer} as a whole.")
             raise no_experts(layer, str(source))
-        if part.split(".")[1:2] in (["head"], ["group"]) and (kind := _without_heads(config, layer)):
+        if part.split(".")[1:2] in (["head"], ["group"]) and kind:
             raise UsageError(
                 f"Block {layer} of {source} is a {kind}, which has no heads. Edit {layer}.attention as a whole."
             )
 
 
+# Types whose state-space layers have no MLP behind them; those of the first three have no other layers.
+_WITHOUT_MLP = ("mamba", "mamba2", "falcon_mamba", "zamba", "zamba2", "nemotron_h")
+
+
 def _without_heads(config: Mapping[str, Any], layer: int) -> str:
     """What a block is that has no heads, by the keys in which configurations of transformers say so; else empty."""
     model_type, state = config.get("model_type"), "state-space layer"
-    if model_type in {"mamba", "mamba2", "falcon_mamba", "rwkv"}:
+    if model_type in {*_WITHOUT_MLP[:3], "rwkv"}:
         return state
     names = {"conv": "convolution", "mamba": state, "mamba2": state, "recurrent": "recurrent layer"}
-    if model_type in {"granitemoehybrid", "nemotron_h"}:
+    if model_type in {"granitemoehybrid", *_WITHOUT_MLP[3:]}:
         names["linear_attention"] = state
     kinds = (_at(config.get(key), layer) for key in ("layer_types", "layers_block_type", "block_types"))
     return next((names[kind] for kind in kinds if kind in names), "")

@@ -16,7 +16,7 @@ from lesion.errors import UsageError, nearest
 from lesion.models.build import Build, refuse_computed_weights
 from lesion.models.families import Architecture, BranchPaths, families
 from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out, packed_shape
-from lesion.models.names import no_experts
+from lesion.models.names import blocks_with, no_experts
 from lesion.models.quantised import quantisation
 from lesion.models.structure import infer
 from lesion.models.units import Experts, Heads, Slices, experts_of, heads_of, neurons_of
@@ -245,15 +245,22 @@ class Anatomy:
         if mlp is not None and mlp.experts is not None:
             return mlp.experts
         if mlp is not None and mlp.neurons is not None:
-            others = [block.index for block in self.blocks if block.mlp is not None and block.mlp.experts]
-            raise no_experts(layer, self.name, others)
+            raise no_experts(layer, self.name, self._with("experts", "mlp"))
         raise self._no_part(layer, "experts", "mlp", mlp)
+
+    def _with(self, parts: str, name: str) -> list[int]:
+        """The blocks of which these parts are known."""
+        branches = {block.index: getattr(block, name) for block in self.blocks}
+        return [
+            index for index, branch in branches.items() if branch is not None and getattr(branch, parts) is not None
+        ]
 
     def _no_part(self, layer: int, parts: str, name: str, branch: Branch | None) -> UsageError:
         why, whole = (NOT_APART, str(layer)) if branch is None else (branch.why, f"{layer}.{name}")
+        others = blocks_with(parts, self._with(parts, name))
         return UsageError(
-            f"The {parts} of block {layer} of {self.name} are not known: {why}. Edit {whole} as a whole, or a matrix"
-            f" that `lesion show {self.name}` lists."
+            f"The {parts} of block {layer} of {self.name} are not known: {why}.{others} Edit {whole} as a whole, or a"
+            f" matrix that `lesion show {self.name}` lists."
         )
 
     def trunk(self, network: nn.Module) -> nn.Module:

@@ -31,12 +31,16 @@ def refuse_dtype(dtype: str) -> None:
         )
 
 
+def blocks_with(parts: str, blocks: Sequence[int]) -> str:
+    """A sentence, after others, on which blocks have some parts that another one lacks; empty where none has."""
+    return f" Blocks with {parts}: {', '.join(map(str, blocks))}." if blocks else ""
+
+
 def no_experts(layer: int, model: str, others: Sequence[int] = ()) -> UsageError:
-    """That a block has no experts, and which blocks of the model do."""
-    where = f" Blocks with experts: {', '.join(map(str, others))}." if others else ""
+    """That the MLP of a block has no experts, and which blocks of the model do."""
     return UsageError(
-        f"The MLP of block {layer} of {model} has no experts: every token goes through the whole of it.{where} Edit"
-        f" {layer}.mlp, or a neuron, as {layer}.mlp.neuron.0×0."
+        f"The MLP of block {layer} of {model} has no experts: every token goes through the whole of it."
+        f"{blocks_with('experts', others)} Edit {layer}.mlp, or a neuron, as {layer}.mlp.neuron.0×0."
     )
 
 

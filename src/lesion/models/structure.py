@@ -354,7 +354,7 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
         missing = [str(index) for index, plan in enumerate(plans[branch]) if not plan]
         if missing:
             where = "any block" if len(missing) == len(stack) else f"blocks {', '.join(missing)}"
-            notes.append(f"No {word} could be told apart in {where}; only the whole block can be edited there.")
+            notes.append(f"No {word} could be told apart in {where}; there it can be edited only with the whole block.")
     if factors := sorted({f"{factor:.6g}" for own in found for side in own for factor in side.factors} - {"1"}):
         notes.append(
             f"What attention or MLP give is multiplied by {', '.join(factors[:8])} before it is added to the stream."

@@ -3,10 +3,13 @@
 import pytest
 import torch
 
+from lesion.models.load import wrap
 from lesion.studies.patching.passes import Pair, Patch, Place, patched, places_of, read, sites_of
 from lesion.studies.patching.result import DIRECTIONS
 from lesion.studies.patching.study import KINDS
+from lesion.verification import zoo
 from tiny import model as tiny_model
+from tiny import tokenizer
 
 CLOSE = {"abs": 2e-4}
 PAIRS = {
@@ -38,7 +41,11 @@ def plain(model, pair, direction, patch, held) -> tuple[float, float, float]:
     place, config = patch.place, model.network.config
     if place.kind == "head":
         names = dict(model.anatomy.block(place.layer).module.named_modules())
-        (module,) = (part for name, part in names.items() if name.rpartition(".")[2] in OUTPUTS and "mlp" not in name)
+        (module,) = (
+            part
+            for name, part in names.items()
+            if name.rpartition(".")[2] in OUTPUTS and "mlp" not in name and "mamba" not in name
+        )
         size = module.in_features // config.num_attention_heads
         columns = slice(place.head * size, (place.head + 1) * size)
     else:
@@ -85,14 +92,18 @@ def test_prompts_may_differ_at_both_ends(name):
     compare(tiny_model("llama"), PAIRS[name])
 
 
-def compare(model, pair):
+def test_heads_are_patched_beside_a_state_with_which_they_make_one_branch():
+    compare(wrap(zoo.made("falcon_h1"), tokenizer(), "falcon_h1"), PAIRS["one token"], {*KINDS} - {"attention"})
+
+
+def compare(model, pair, kinds=frozenset(KINDS)):
     """Hold every place at every class of positions to plain hooks; heads, of which there are many, at one in turn."""
     values, held, classes = read(model, pair)[2], {}, list(pair.positions.values())
     places = places_of(model)
     patches = [Patch(place, positions) for place in places if place.kind != "head" for positions in classes]
     heads = (place for place in places if place.kind == "head")
     patches += [Patch(place, classes[number % len(classes)]) for number, place in enumerate(heads)]
-    assert {patch.place.kind for patch in patches} == set(KINDS)
+    assert {patch.place.kind for patch in patches} == kinds
     for direction in DIRECTIONS:
         for patch, readout in zip(patches, patched(model, pair, values, direction, patches), strict=True):
             assert tuple(readout) == pytest.approx(plain(model, pair, direction, patch, held), **CLOSE)

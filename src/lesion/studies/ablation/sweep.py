@@ -14,6 +14,7 @@ from lesion.edits.replace import Replace, place_of
 from lesion.edits.text import parse
 from lesion.edits.units import NUMBERED_EDITS, how_many, part_of, scaling
 from lesion.errors import UsageError
+from lesion.models.names import blocks_with
 from lesion.report.wording import capital, numbered
 
 if TYPE_CHECKING:  # what reads a study need not wait for torch
@@ -187,10 +188,18 @@ def sweep(
     for layer in layers:
         block = anatomy.block(layer)
         for unit in units:
-            if unit in UNITS[1:] and getattr(block, unit) is None:
+            branch = getattr(block, unit) if unit in UNITS[1:] else None
+            if kinds and branch is not None and branch.beside:
+                raise UsageError(
+                    f"What the {unit} of block {layer} of {anatomy.name} adds is the sum of several modules, so nothing"
+                    " can be put in the place of one. Replace whole blocks (--unit block), or multiply the"
+                    f" {unit} (--factor) without --replace."
+                )
+            if unit in UNITS[1:] and branch is None:
+                others = [each.index for each in anatomy.blocks if getattr(each, unit) is not None]
                 raise UsageError(
                     f"No {unit} is known in block {layer} of {anatomy.name}; use --unit block, and see"
-                    f" `lesion show {anatomy.name}` for what is known."
+                    f" `lesion show {anatomy.name}` for what is known.{blocks_with(f'a known {unit}', others)}"
                 )
     edits: list[PlaceEdit] = []
     for unit in units:

@@ -30,7 +30,6 @@ from lesion.engines.transformers.prefix_cache import Recorder
 from lesion.engines.transformers.states import has_keys
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.models.units import Heads
 from lesion.studies.patching.result import Direction
 from lesion.studies.patching.study import POSITIONS, Kind
 from lesion.tasks.continuations import encode_contrast
@@ -169,7 +168,8 @@ def sites_of(model: Model) -> dict[Place, nn.Module]:
             if branch is not None and not branch.beside:
                 sites[Place(kind, block.index)] = branch.tail  # type: ignore[arg-type]
     sites = {place: module for place, module in sites.items() if module in alone}
-    heads = {place.layer: heads for place in sites if (heads := _heads(model, place)) is not None}
+    attentions = {block.index: block.attention for block in model.anatomy.blocks}
+    heads = {layer: own.heads for layer, own in attentions.items() if own is not None and own.heads is not None}
     matrices = Counter(each.matrix.module for each in heads.values())
     own = {layer: each.matrix.module for layer, each in heads.items() if matrices[each.matrix.module] == 1}
     return {**sites, **{Place("head", layer): module for layer, module in own.items()}}
@@ -186,11 +186,6 @@ def places_of(model: Model) -> list[Place]:
             else [site]
         )
     ]
-
-
-def _heads(model: Model, place: Place) -> Heads | None:
-    attention = model.anatomy.block(place.layer).attention
-    return None if attention is None or place.kind != "attention" else attention.heads
 
 
 @validated

@@ -157,10 +157,11 @@ class _Work:
             model.anatomy.heads(layers[0])  # says why they are not known
         if missing:
             names = wording.listed([kind for kind in KINDS if kind in {kind for kind, _ in missing}])
-            self.note(
-                f"{chosen.name}: {names} of {wording.numbered('block', sorted({layer for _, layer in missing}))} not"
-                " patched, since the module is not known or several blocks share it."
-            )
+            where = f"{names} of {wording.numbered('block', sorted({layer for _, layer in missing}))}"
+            why = "no module is known that makes it alone and for this block alone"
+            if not wanted:
+                raise UsageError(f"{chosen.name}: {where} cannot be patched, since {why}; take --unit block.")
+            self.note(f"{chosen.name}: {where} not patched, since {why}.")
         return sorted(wanted, key=lambda place: (KINDS.index(place.kind), place.layer, place.head or 0))
 
     def patches(self, pair: Pair, places: Sequence[Place]) -> dict[str, tuple[Direction, Patch]]:
