@@ -6,6 +6,7 @@ from transformers import AutoModelForCausalLM
 
 import lesion
 from lesion.edits.files.as_weights import as_weights, edit_files
+from lesion.verification import zoo
 from tiny import model, tiny, tokenizer
 
 IDS = torch.arange(10)[None]
@@ -114,6 +115,20 @@ def test_a_block_of_gpt_neox_is_off_in_plain_transformers_too(tmp_path):
     branches += [network.gpt_neox.layers[2].attention.dense, network.gpt_neox.layers[2].mlp.dense_4h_to_h]
     for branch, factor in zip(branches, [0, 0, 0.5, 0.5], strict=True):
         branch.register_forward_hook(lambda module, given, output, factor=factor: output * factor)
+    with torch.inference_mode():
+        torch.testing.assert_close(edited(IDS).logits, network(IDS).logits)
+
+
+@pytest.mark.parametrize("kind", ["mamba2", "nemotron_h"])
+def test_a_block_of_one_branch_is_written_with_any_factor(kind, tmp_path):
+    """A state-space layer without an MLP behind it, against a hook in plain transformers."""
+    zoo.made(kind).save_pretrained(tmp_path / "base")
+    tokenizer().save_pretrained(tmp_path / "base")
+    lesion.apply(tmp_path / "base", "0×0 + 2×0.5", tmp_path / "out")
+    network, edited = (AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("base", "out"))
+    layers = network.get_decoder().layers
+    for layer, factor in ((0, 0.0), (2, 0.5)):
+        layers[layer].register_forward_hook(lambda block, given, output, f=factor: given[0] + f * (output - given[0]))
     with torch.inference_mode():
         torch.testing.assert_close(edited(IDS).logits, network(IDS).logits)
 

@@ -44,6 +44,7 @@ from lesion.models.units import Experts, Slices
 SAME = 1e-3
 """Two logits that differ by a smaller share of the largest are the same."""
 TOKENS = 16
+KEEP = "Keep the edit as text, which lesion evaluate and lm_eval --model lesion take."
 
 
 def edit_files(given: EditLike, model: Callable[[], Model], factor: float | None = None) -> list[EditFile]:
@@ -84,8 +85,9 @@ def as_weights(edit: Edit, model: Model) -> Edit:
     neurons the columns of the matrix that read them, of an expert its last matrix, of a matrix all of it.
 
     With the bias behind that matrix multiplied too (`bias_factors`), this is the same where a branch adds to the
-    residual stream what its last matrix gives, without a norm behind it; for a whole block it is so with factor 0, or
-    where attention and MLP read the same (parallel residual). It is tried on a few tokens.
+    residual stream what its last matrix gives, without a norm behind it; for a whole block it is so with factor 0,
+    where attention and MLP read the same (parallel residual), or where it has one of them alone (Mamba). It is tried on
+    a few tokens.
     """
     if replaced := of_replacements(edit):
         raise UsageError(
@@ -157,31 +159,32 @@ def _biases_multiplied(factors: Mapping[str, float], model: Model) -> Iterator[N
 
 def _obstacle(places: Compose, model: Model) -> str:
     """Why scaled places are another function as multiplied weights, and what to do, as sentences."""
-    keep = "keep the edit as text, which lesion evaluate and lm_eval --model lesion take."
     for part in places.edits:
         if _same(Compose((part,)), model):
             continue
         branches = Compose((ScaleAttention(part.layer, part.factor), ScaleMlp(part.layer, part.factor)))
-        if part.unit == "block" and _same(branches, model):
+        if part.unit == "block" and len(_branches(part, model)) == len(branches.edits) and _same(branches, model):
             return (
                 f"the MLP of block {part.layer} would read an attention multiplied by {part.factor:g}, too. Write "
-                f"'{branches}' if that is meant, or a factor of 0, or {keep}"
+                f"'{branches}' if that is meant, or a factor of 0, or k{KEEP[1:]}"
             )
         norms = [branch for branch in _branches(part, model) if "norm" in type(branch.tail).__name__.lower()]
         if norms:
             removed = replace(part, factor=0.0)
             instead = "write a factor of 0, or " if _same(Compose((removed,)), model) else ""
-            advice = f"{instead}{keep}"
+            advice = f"{instead}k{KEEP[1:]}"
             where = f"{part.layer}.{norms[0].name}"
             return f"a norm stands behind the last matrix of {where}. {advice[:1].upper()}{advice[1:]}"
         break
-    return f"on {TOKENS} tokens, the model with its last matrices multiplied gives other logits. K{keep[1:]}"
+    return f"on {TOKENS} tokens, the model with its last matrices multiplied gives other logits. {KEEP}"
 
 
 def _branches(part: Scale, model: Model) -> list[Branch]:
     branches = [branch for branch in model.anatomy.block(part.layer).branches if part.unit in ("block", branch.name)]
-    if not all(branch.matrices for branch in branches) or len(branches) < (2 if part.unit == "block" else 1):
-        raise UsageError(f"{model.name} does not show which matrices end {part.address}; '{part}' cannot be written.")
+    if not branches or not all(branch.matrices for branch in branches):
+        raise UsageError(
+            f"{model.name} does not show which matrices end {part.address}; '{part}' cannot be written. {KEEP}"
+        )
     return branches
 
 

@@ -167,7 +167,9 @@ def _damped(edit: Edit, anatomy: Anatomy, order: Order, name: str) -> Damped:
             raise UsageError(f"there is no block {part.layer}: in this order {name} has blocks 0 to {len(order) - 1}.")
         branch = getattr(anatomy.block(order[part.layer]), part.unit)
         if branch is None or not branch.ends or branch.beside:
-            raise UsageError(f"{name} does not show which matrices end {part.address}; '{part}' cannot be written.")
+            raise UsageError(
+                f"{name} does not show which matrices end {part.address}; '{part}' cannot be written. Leave it out."
+            )
         if "norm" in type(branch.tail).__name__.lower():
             raise UsageError(
                 f"'{part}' cannot be written into the weights of {name}: a norm stands behind the last matrix."

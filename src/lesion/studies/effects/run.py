@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import product
 
 from lesion.activations.readout import Readout, readout
 from lesion.core import cells
@@ -12,8 +13,9 @@ from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Scale
 from lesion.engines.transformers.engine import refuse_simple
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.report.wording import numbered
 from lesion.studies.ablation.sweep import sweep
 from lesion.studies.effects.measurement import Measured, Text, measure
 from lesion.studies.effects.report import EffectsResult
@@ -44,8 +46,7 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
         for chosen in study.models:
             model = run.load(questions, chosen, tasks=tasks, finite=True)
             refuse_simple(model, "effects")
-            swept = sweep(model.anatomy, study.unit, range(len(model.anatomy.blocks)), [0.0])
-            edits = [edit for edit in swept if isinstance(edit, Scale)]
+            edits = _places(study, run, chosen, model)
             if drops is not None:
                 drops.refuse_another(chosen.name, model.fingerprint)
                 for note in notes_on_gaps(drops, study, chosen.name, edits):
@@ -58,6 +59,27 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
             summary.write(run.folder)
     planned = len(study.models) * sum(len(items) for items in evaluation.items.values())
     return EffectsResult(run.folder, summary, measured, planned)
+
+
+def _places(study: EffectsStudy, run: Run, chosen: ModelChoice, model: Model) -> list[Scale]:
+    """Every place that a model has of the units of a study; said of blocks that lack them, refused where all do."""
+    edits: list[Scale] = []
+    lacking: dict[str, list[int]] = {}
+    refusals: list[UsageError] = []
+    for unit, layer in product(study.unit, range(len(model.anatomy.blocks))):
+        try:
+            edits += (edit for edit in sweep(model.anatomy, [unit], [layer], [0.0]) if isinstance(edit, Scale))
+        except UsageError as refusal:
+            refusals.append(refusal)
+            lacking.setdefault(unit, []).append(layer)
+    if not edits:
+        raise refusals[0]
+    for unit, layers in lacking.items():
+        what = "heads" if unit == "head" else unit
+        run.watcher.note(
+            f"{chosen.name}: {what} of {numbered('block', layers)} not measured, since none is known there."
+        )
+    return edits
 
 
 def _model(
