@@ -17,8 +17,10 @@ if TYPE_CHECKING:  # their library takes seconds to load
 _PIECE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 MOST = 10_000
 """Blocks of an order at most."""
-LISTS_OF_BLOCKS = ("mlp_only_layers",)
+LISTS_OF_BLOCKS = ("mlp_only_layers", "attn_layer_indices", "hybrid_layer_ids", "full_attn_idxs")
 """Settings that list numbers of blocks; those with a value for every block are known by their length."""
+BY_BLOCK = "per_layer_config"
+"""The setting that has settings of some blocks by their number."""
 OF_NO_BLOCK = ("_token_id", "_ids", "architectures")
 """Ends of settings that are lists of something else, which may be as many as there are blocks."""
 Order = tuple[int, ...]
@@ -75,6 +77,10 @@ def settings_of(config: PreTrainedConfig, order: Sequence[int], blocks: int) -> 
     for key, value in config.to_dict().items():
         if key in LISTS_OF_BLOCKS and value:
             settings[key] = [place for place, number in enumerate(order) if number in value]
+        elif key == BY_BLOCK and value:
+            settings[key] = {
+                str(place): value[str(number)] for place, number in enumerate(order) if str(number) in value
+            }
         elif isinstance(value, list | tuple) and len(value) == blocks and not key.endswith(OF_NO_BLOCK):
             settings[key] = [value[number] for number in order]
     return settings

@@ -73,11 +73,8 @@ def _network(model: Model, order: Order) -> PreTrainedModel:
     network = model.network
     if len({parameter.device for parameter in network.parameters()}) > 1:
         raise LesionError(f"{model.name} is spread over devices; load it on one to put its blocks into another order.")
-    config = arranged(network.config, order, len(model.anatomy.blocks))
-    with quiet(), torch.device("meta"):
-        skeleton = type(network)._from_config(config, dtype=model.dtype)
     path = path_of(network, model.anatomy)
-    refuse_other_functions(network, skeleton, path, order, model.name)
+    skeleton = built(network, model.dtype, path, order, len(model.anatomy.blocks), model.name)
     _share(network, skeleton, path, order)
     skeleton.generation_config = copy.deepcopy(network.generation_config)
     return skeleton
@@ -89,11 +86,21 @@ def path_of(network: nn.Module, anatomy: Anatomy) -> str:
     return next(name for name, module in network.named_modules() if module is first).rpartition(".")[0]
 
 
-def refuse_other_functions(network: nn.Module, other: nn.Module, path: str, order: Sequence[int], name: str) -> None:
-    """Refuse an order under which a block would compute something else, where a family builds blocks by their number.
+def built(
+    network: PreTrainedModel, dtype: torch.dtype, path: str, order: Sequence[int], blocks: int, name: str
+) -> PreTrainedModel:
+    """A network without weights whose blocks, in the list at `path`, are those of another in an order.
 
-    `other` has the blocks of `network` in this order, both in a list at `path`.
+    Refused is an order under which a block would compute something else, where a family builds blocks by their number.
     """
+    try:
+        with quiet(), torch.device("meta"):
+            other = type(network)._from_config(arranged(network.config, order, blocks), dtype=dtype)
+    except Exception as error:  # whatever its code raises
+        raise LesionError(
+            f"The code of {name} cannot build it with its blocks in the order {order_text(order)} ({error}). Give an"
+            " order that keeps the last blocks in place."
+        ) from error
     for place, number in enumerate(order):
         before, after = (
             dict(_traits(each.get_submodule(f"{path}.{at}"))) for each, at in ((network, number), (other, place))
@@ -109,6 +116,7 @@ def refuse_other_functions(network: nn.Module, other: nn.Module, path: str, orde
                 f"Block {number} of {name} would be another function at place {place}: this architecture builds blocks"
                 f" by their number ({differing[0]}). Only orders that keep such blocks in place can be made."
             )
+    return other
 
 
 def _traits(block: nn.Module) -> Iterator[tuple[str, object]]:

@@ -14,7 +14,8 @@ from lesion.core.cells import CELLS
 from lesion.models.load import wrap
 from lesion.studies.ablation.study import METHOD as ABLATION
 from lesion.studies.ablation.study import Study
-from tiny import model
+from lesion.verification import zoo
+from tiny import model, tokenizer
 
 BUNDLED = ("effects", "bundled:llama-base", "--task", "primer:arithmetic", "--unit", "block")
 
@@ -29,6 +30,26 @@ def test_heads_have_maps_and_rows_of_their_own(tmp_path):
     result.report()
     assert {"effects-heads.svg", "lens.svg"} <= {path.name for path in (tmp_path / "out" / "figures").iterdir()}
     assert set(result.tables["classes"]["head"]) == set(range(heads))
+
+
+def test_blocks_that_lack_a_branch_are_left_out_of_its_unit_and_a_note_says_so(tmp_path):
+    """Of blocks that are one branch each, what a block adds is what its branch adds."""
+    listener, task = Listener(), str(questions(tmp_path / "sums.jsonl", 3))
+    hybrid = wrap(zoo.made("nemotron_h"), tokenizer(), "tiny:hybrid")
+    table = library.effects(hybrid, task, unit=["attention", "block", "mlp"], watcher=listener).table_full
+    assert table.groupby("unit")["layer"].unique().map(list).to_dict() == {
+        "attention": [0, 2], "block": [0, 1, 2, 3], "mlp": [1, 3]
+    }  # fmt: skip
+    assert [note.partition(": ")[2].replace("\xa0", " ") for note in listener.notes if "not measured" in note] == [
+        "attention of blocks 1 and 3 not measured, since none is known there.",
+        "mlp of blocks 0 and 2 not measured, since none is known there.",
+    ]
+    blocks, branches = table[table["unit"] == "block"], table[table["unit"] != "block"].sort_values("layer")
+    assert branches["total"].tolist() == pytest.approx(blocks["total"].tolist(), rel=1e-3)
+    assert set(library.effects(wrap(zoo.made("mamba2"), tokenizer(), "tiny:states"), task).table_full["unit"]) == {
+        "block",
+        "attention",
+    }
 
 
 def test_a_cell_that_was_changed_is_measured_again_with_a_note(tmp_path):

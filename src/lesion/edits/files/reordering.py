@@ -22,7 +22,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
 from lesion.models.anatomy import Anatomy
 from lesion.models.order import Order, arranged, order_text, parse_order, runs, settings_of
-from lesion.models.reordered import path_of, refuse_other_functions
+from lesion.models.reordered import built, path_of
 from lesion.models.source import BUNDLED
 from lesion.models.stored import Checkpoint, Entry, inside, survey
 from lesion.plain import short
@@ -95,9 +95,8 @@ def save_reordered(
     blocks = len(anatomy.blocks)
     numbers = parse_order(order, blocks, name)
     path = path_of(network, anatomy)
-    _, other, _ = network_of(arranged(config, numbers, blocks), name)
-    refuse_other_functions(network, other, path, numbers, name)
-    del other
+    built(network, network.dtype, path, numbers, blocks, name)
+    network_of(arranged(config, numbers, blocks), name)  # whether a pass runs through it, where the family is not known
     known = tensors_of(network, checkpoint.entries)
     names = _names(checkpoint.entries, known, path, numbers, blocks, name)
     damped = _damped(as_edit(edit), anatomy, numbers, name)

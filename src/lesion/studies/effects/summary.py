@@ -59,7 +59,7 @@ def by_class(
     parts = []
     for group in known if len(known) > 1 else ():
         of_group = [item for item, its in zip(sums, groups, strict=True) if its == group]
-        first = [edit for edit in edits if edit.unit == study.unit[0]]
+        first = [edit for edit in edits if edit.unit == _units(study, edits)[0]]
         parts.append(_table(study, names, of_group, first, group or "no group", tested=False))
     return {"classes": _table(study, names, sums, edits), "groups": tuple(parts)}
 
@@ -250,7 +250,7 @@ def summarised(
     effects: list[Effect] = []
     units: list[UnitEffects] = []
     agreements: list[ScreenAgreement] = []
-    for unit in study.unit:
+    for unit in _units(study, edits):
         own_edits = [edit for edit in edits if edit.unit == unit]
         places = [edit.address for edit in own_edits]
         direct, total, frozen, loss = (
@@ -421,10 +421,15 @@ class Drops:
         return np.stack([frames[name]["correct"].to_numpy(dtype=bool) for name in names])
 
 
+def _units(study: EffectsStudy, edits: Sequence[Scale]) -> list[Unit]:
+    """The units of a study that a model has, in its order."""
+    return [unit for unit in study.unit if any(edit.unit == unit for edit in edits)]
+
+
 def notes_on_gaps(drops: Drops, study: EffectsStudy, model: str, edits: Sequence[Scale]) -> Iterator[str]:
     """For every task and unit that the layer study has not evaluated in full, why its drops are not compared with."""
     for choice in study.tasks:
-        for unit in study.unit:
+        for unit in _units(study, edits):
             if drops.right(model, choice.name, [edit for edit in edits if edit.unit == unit]) is None:
                 what = f"every {unit}" if unit in ("block", "head") else f"the {unit} of every block"
                 yield (
