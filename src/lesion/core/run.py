@@ -371,7 +371,7 @@ class Evaluation:
                 given += rows
             return given
 
-        rows = engine.work.batch_size if isinstance(engine, TransformersEngine) else ROWS
+        rows = engine.rows() if isinstance(engine, TransformersEngine) else ROWS
         parts, first = first_items(cells, rows) if estimated else [], []
         if parts:
             self.run.watcher.wait()

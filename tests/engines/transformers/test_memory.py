@@ -11,6 +11,8 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.memory import ran_out, rows_that_fit
 from lesion.errors import LesionError
+from lesion.models.load import wrap
+from lesion.verification import zoo
 
 CPU = (
     "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 8"
@@ -109,3 +111,14 @@ def test_the_first_guess_holds_what_it_says_in_a_quarter_of_the_memory(model, mo
     for rows, expected in ((10, 10), (0, 1), (10**6, 192)):
         monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 4 * rows, "SC_PAGE_SIZE": row}.__getitem__)
         assert rows_that_fit(model) == expected
+
+
+@pytest.mark.parametrize("sharers", [1, 2])
+def test_rows_of_a_network_that_keeps_states_are_counted_by_their_states(sharers, monkeypatch):
+    model = wrap(zoo.made("mamba2"), tiny.tokenizer(), "states")
+    config = model.network.config
+    inner = config.num_heads * config.head_dim
+    convolved = (inner + 2 * config.n_groups * config.state_size) * config.conv_kernel
+    row = config.num_hidden_layers * (convolved + inner * config.state_size) * 4
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 4 * 10 * sharers, "SC_PAGE_SIZE": row}.__getitem__)
+    assert TransformersEngine(model, sharers=sharers).rows() == 10

@@ -208,11 +208,9 @@ class Answerer:
             vllm = self._engine = VllmEngine(model, order.batch_size, tensor_parallel=max(1, order.gpus))
             return Ready(vllm.batch_size)
         from lesion.engines.transformers.engine import TransformersEngine
-        from lesion.engines.transformers.memory import rows_that_fit
 
-        rows = rows_that_fit(model, order.sharers) if order.batch_size == "auto" else order.batch_size
-        transformers = self._engine = TransformersEngine(model, rows)
-        return Ready(transformers.work.batch_size)
+        transformers = self._engine = TransformersEngine(model, order.batch_size, sharers=order.sharers)
+        return Ready(transformers.rows())
 
     def _close(self) -> None:
         engine, self._engine = self._engine, None

@@ -30,7 +30,7 @@ from lesion.engines.endings import StopStrings, closing_of
 from lesion.engines.engine import Decoding, Request, Response, Work
 from lesion.engines.transformers.batch import Batch
 from lesion.engines.transformers.drafts import FIRST_ON_CPU, WORTH, WORTH_ON_CPU, Drafts, Question
-from lesion.engines.transformers.memory import halve, ran_out, rows_of, rows_that_fit
+from lesion.engines.transformers.memory import halve, ran_out, rows_that_fit
 from lesion.engines.transformers.prefill import TOKENS
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.recorded import Record, RecordedBatch, cuda_graphs, masks_of
@@ -58,16 +58,21 @@ class TransformersEngine:
     Args:
         batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
         recorder: makes what records the steps of a batch; by default CUDA graphs on a CUDA device, nothing elsewhere.
+        sharers: engines that share the memory here.
     """
 
     def __init__(
-        self, model: Model, batch_size: int | str = "auto", recorder: Callable[[], Record | None] | None = None
+        self,
+        model: Model,
+        batch_size: int | str = "auto",
+        recorder: Callable[[], Record | None] | None = None,
+        sharers: int = 1,
     ) -> None:
         self.model = model
         self._recorder = cuda_graphs if recorder is None and model.device.type == "cuda" else recorder
-        self._own_size = batch_size == "auto"
+        self._sharers = sharers if batch_size == "auto" else 0
         if batch_size == "auto":
-            batch_size = rows_that_fit(model)
+            batch_size = rows_that_fit(model, sharers)
         self.work = Work(batch_size=int(batch_size))
         if self.work.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
@@ -90,9 +95,7 @@ class TransformersEngine:
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
         check_requests(self.model, waiting)
         stops = StopStrings.of(self.model.tokenizer, waiting)
-        if self._own_size and (way.states or not way.fast):
-            self._own_size = False
-            self.work.batch_size = rows_of(self.model, way.row_bytes, self.work.batch_size if way.fast else None)
+        self.rows()
         shared = {edit: in_weights(edit, self.model.anatomy) for edit in edits}
         groups: dict[Written, list[Request]] = {((), ()): []}
         for request in waiting:
@@ -114,6 +117,14 @@ class TransformersEngine:
                         for response in responses:
                             with resting(self.model, hold):
                                 yield replace(response, engine=self.description)
+
+    def rows(self) -> int:
+        """The batch size, of `auto` by what a row turned out to keep."""
+        way = way_of(self.model)
+        if self._sharers and (way.states or not way.fast):
+            self.work.batch_size = rows_that_fit(self.model, self._sharers, way.row_bytes, slowest=not way.fast)
+        self._sharers = 0
+        return self.work.batch_size
 
     @cached_property
     def description(self) -> str:

@@ -18,24 +18,21 @@ SLOWEST_ON_ACCELERATOR, SLOWEST_ON_CPU = 256, 64
 POSITIONS = 2048
 
 
-def rows_that_fit(model: Model, sharers: int = 1) -> int:
-    """A first guess of a batch size: rows whose keys and values fit the memory that they may have.
+def rows_that_fit(model: Model, sharers: int = 1, row_bytes: int = 0, slowest: bool = False) -> int:
+    """A first guess of a batch size: rows whose keys and values, and states, fit the memory that they may have.
 
     That is half of an accelerator's free memory, or a quarter of all that a machine has, divided among so many
     `sharers`.
+
+    Args:
+        row_bytes: what a row takes; by default the keys and values that its configuration tells.
+        slowest: whether a batch ends with its slowest row: larger ones would have more rows that wait for it.
     """
-    most = ROWS_ON_ACCELERATOR if model.device.type == "cuda" else ROWS_ON_CPU
-    return int(max(1, min(most, _room(model) // sharers // (token_bytes(model) * positions(model)))))
-
-
-def rows_of(model: Model, row_bytes: int, most: int | None = None) -> int:
-    """As `rows_that_fit`, where a row takes so many bytes; 0 where that is not known.
-
-    Without `most`, a batch is one that ends with its slowest row: larger ones would have more rows that wait for it.
-    """
-    if most is None:
-        most = SLOWEST_ON_ACCELERATOR if model.device.type == "cuda" else SLOWEST_ON_CPU
-    return int(max(1, min(most, _room(model) // (row_bytes or token_bytes(model) * positions(model)))))
+    if model.device.type == "cuda":
+        most = SLOWEST_ON_ACCELERATOR if slowest else ROWS_ON_ACCELERATOR
+    else:
+        most = SLOWEST_ON_CPU if slowest else ROWS_ON_CPU
+    return int(max(1, min(most, _room(model) // sharers // (row_bytes or token_bytes(model) * positions(model)))))
 
 
 def _room(model: Model) -> int:

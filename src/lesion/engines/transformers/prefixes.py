@@ -160,7 +160,7 @@ class Prefixes:
         way: Way = FASTEST,
     ) -> None:
         self.model, self.gates, self.table, self.padding, self.work = model, gates, table, padding, work
-        self.most = work.batch_size * positions(model) // 2
+        self.most = work.batch_size * (way.row_bytes // token_bytes(model) if way.states else positions(model)) // 2
         self._scored = not way.states
         self._of: dict[tuple[int, int], Prefix] = {}
         if not way.resumes:
