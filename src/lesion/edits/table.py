@@ -358,9 +358,15 @@ def maskable(matrix: Matrix) -> bool:
     """Whether the rows of a batch can each have their own truncation of a matrix.
 
     They can where it is (a part of) the weight of a plain linear module, which sees every row. Experts see the tokens
-    that are routed to them, whatever row they come from: they are truncated in the weights.
+    that are routed to them, whatever row they come from, and through some modules nothing runs: they are truncated in
+    the weights.
     """
-    return not _routed(matrix) and type(matrix.module) in (nn.Linear, Conv1D) and matrix.attribute == "weight"
+    return (
+        matrix.called
+        and not _routed(matrix)
+        and type(matrix.module) in (nn.Linear, Conv1D)
+        and matrix.attribute == "weight"
+    )
 
 
 def by_rows(cut: Truncate, anatomy: Anatomy) -> bool:
@@ -374,7 +380,7 @@ def _routed(matrix: Matrix) -> bool:
 
 def scalable(matrix: Matrix) -> bool:
     """Whether the rows of a batch can each scale a matrix by a factor of their own: a packed one too."""
-    return maskable(matrix) or (matrix.packed and not _routed(matrix))
+    return maskable(matrix) or (matrix.packed and matrix.called and not _routed(matrix))
 
 
 def with_scaled_weights(edit: Edit, anatomy: Anatomy, by_row: Callable[[Matrix], bool] = scalable) -> Edit:

@@ -21,12 +21,14 @@ class Entry:
         path: dotted path within the block, of the parameter or of the module whose `weight` it is.
         layout: `rows` (one after the other) or `head` (interleaved, head by head).
         transposed: whether the parameter holds [in, out] of each expert.
+        called: whether a pass runs through the module; some code takes its weight alone.
     """
 
     names: tuple[str, ...]
     path: str
     layout: Layout = "rows"
     transposed: bool = False
+    called: bool = True
 
 
 @dataclass(frozen=True)

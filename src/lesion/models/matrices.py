@@ -58,6 +58,7 @@ class Matrix:
         storage, parameter: where it lies, inside which parameter of the network's state dict.
         module, attribute: the module that owns this parameter, and its name there.
         packed: whether a quantised storage holds it, which computes with it but has no numbers to read or to edit.
+        called: whether a pass runs through the module; else some code takes its weight (`dt_proj` of Mamba).
     """
 
     name: str
@@ -68,6 +69,7 @@ class Matrix:
     module: nn.Module = field(repr=False)
     attribute: str = field(repr=False)
     packed: bool = False
+    called: bool = True
 
     @property
     def device(self) -> torch.device:
@@ -284,6 +286,7 @@ def _parts(
             name = pattern.replace("*", str(expert))
             storage = Storage(kind, start, start + count, groups, transposed, expert)
             own = (groups * count, int(columns))
-            matrices.append(Matrix(name, f"{branch}.{name}", own, storage, parameter, owner, attribute, packed))
+            where = (storage, parameter, owner, attribute, packed, entry.called)
+            matrices.append(Matrix(name, f"{branch}.{name}", own, *where))
             start += count
     return matrices

@@ -264,7 +264,9 @@ def _word(path: str, branch: str, shape: tuple[int, int], width: int) -> str | N
     return None
 
 
-def _plan(block: nn.Module, branch: str, found: _Found, experts: Mapping[str, Stacked], quantised: bool) -> list[Entry]:
+def _plan(
+    block: nn.Module, branch: str, found: _Found, experts: Mapping[str, Stacked], ended: Sequence[str], quantised: bool
+) -> list[Entry]:
     """Every linear map of a branch as one matrix, by the field's word or, where in doubt, by its own name; experts that
     lie in one parameter expert by expert, the last matrix of each last.
     """
@@ -283,7 +285,7 @@ def _plan(block: nn.Module, branch: str, found: _Found, experts: Mapping[str, St
         prefix = own.rpartition(".")[0]
         alone = word is not None and words.count(word) == 1 and not (experts and prefix)
         name = word if alone else f"{prefix}.{word}" if experts and prefix and word is not None else own
-        entries.append(Entry((name or own,), path))
+        entries.append(Entry((name or own,), path, called=path in ended))
     for path, stacked in experts.items():
         parameters = [name for name, p in block.get_submodule(path).named_parameters(recurse=False) if p.dim() == 3]
         for name in sorted(parameters, key=lambda name: name == stacked.last):
@@ -343,7 +345,7 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
     for index, block in enumerate(stack):
         for branch, own, (parts, experts) in zip(plans, found[index], proved[index], strict=True):
             if own.tails:
-                entries = _plan(block, branch, own, experts, quantised)
+                entries = _plan(block, branch, own, experts, traces[index].ended, quantised)
                 plans[branch].append((BranchPaths(own.tails[-1], tuple(entries), own.tails[:-1], parts),))
                 continue
             plans[branch].append(())

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import tiny
-from alone import assert_alone, prompts
+from alone import assert_alone, greedy, prompts
 from lesion.edits.apply import applied
-from lesion.edits.edit import BASELINE, ScaleAttention, ScaleBlock, ScaleMlp
+from lesion.edits.edit import BASELINE, ScaleAttention, ScaleBlock, ScaleMlp, Truncate
 from lesion.edits.gates import gated
 from lesion.edits.table import tabulate
+from lesion.edits.units import ScaleMatrix
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import prefixes
 from lesion.engines.transformers.engine import TransformersEngine, way_of
@@ -153,6 +154,24 @@ def test_parts_of_blocks_and_rows_of_one_prompt():
     edits = [ScaleAttention(2, 0.5), ScaleMlp(0), ScaleMlp(3, 0.5), ScaleAttention(1), ScaleBlock(2, 0.3)]
     asked = requests([text], edits)
     assert_alone(model, asked, answers(TransformersEngine(model, 8), asked))
+
+
+def test_a_matrix_whose_module_nothing_runs_is_edited_in_its_weights():
+    """The code of Jamba takes the weight of `dt_proj`, and never calls it."""
+    model, (text,) = made("jamba"), prompts(1, longest=9, shortest=9)
+    weight = model.network.model.layers[0].mamba.dt_proj.weight.data
+    left, values, right = torch.linalg.svd(weight, full_matrices=False)
+    by_hand = {
+        ScaleMatrix(0, "attention.dt_proj", -2.0): weight * -2,
+        Truncate("0.attention.dt_proj", 0.25): left[:, :1] * values[:1] @ right[:1],
+    }
+    said = answers(TransformersEngine(model, 8), requests([text], [BASELINE, *by_hand]))
+    before = weight.clone()
+    for edit, edited in by_hand.items():
+        weight.copy_(edited)
+        assert said[f"0 {edit}"].token_ids == greedy(model, text, BASELINE, 9)
+        weight.copy_(before)
+    assert len({each.token_ids for each in said.values()}) == 3
 
 
 @pytest.mark.parametrize("wrong", ["rows", "nothing kept"])
