@@ -176,7 +176,7 @@ def written(
     kept = tabulate([Compose(tuple(truncations))], model.anatomy).kept
     drawn = {part.address: part.draw for part in truncations if part.side == "random"}
     refuse_both(edits, truncations, model.name)
-    _refuse_shared({*touched, *kept}, model)
+    refuse_shared({*touched, *kept}, model)
     effects: list[Effect] = []
     apart: list[list[Effect]] = [[] for _ in edits]
     with held(model, "an edit of weights", edits=True) as hold:
@@ -226,7 +226,7 @@ def _exchange(matrix: Matrix, weight: Tensor, edited: Tensor, hold: Hold) -> Non
     _put(matrix, places, edited[changed])
 
 
-def _refuse_shared(edited: set[str], model: Model) -> None:
+def refuse_shared(edited: set[str], model: Model) -> None:
     """Refuse to edit a matrix whose memory is another's too: in blocks that are one module, or repeated."""
     seen: dict[tuple[object, ...], str] = {}
     for address, matrix in model.anatomy.scored.items() if edited else ():
@@ -235,7 +235,10 @@ def _refuse_shared(edited: set[str], model: Model) -> None:
         place = (matrix.tensor.device, matrix.tensor.data_ptr(), matrix.storage)
         first = seen.setdefault(place, address)
         if first != address and edited & {first, address}:
-            raise UsageError(f"{first} and {address} of {model.name} are one parameter; no edit can part them.")
+            raise UsageError(
+                f"{first} and {address} of {model.name} are one parameter; no edit can part them. Edit other"
+                " matrices, or whole blocks (lesion ablate)."
+            )
 
 
 def _noted(changed: Bool[Tensor, "out in"]) -> Tensor:

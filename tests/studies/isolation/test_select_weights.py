@@ -13,10 +13,12 @@ from lesion.edits.files.artefact import read_edit
 from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude, Wanda
 from lesion.errors import LesionError, UsageError
+from lesion.models.load import wrap
 from lesion.studies.isolation.select_weights import isolate
 from lesion.studies.isolation.selections import draw_texts, method_of
 from lesion.studies.isolation.study import METHODS, IsolationStudy
-from tiny import model
+from lesion.verification import zoo
+from tiny import model, tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +174,13 @@ def test_experts_that_saw_no_token_are_told_and_never_selected(data, tmp_path):
         if f"{part.block}.{part.matrix}".rpartition(".")[0] in silent:
             assert part.selected == 0
     assert any(note.startswith(f"{len(silent)} experts saw no token") for note in found.result.notes) == bool(silent)
+
+
+def test_weights_that_several_blocks_share_are_refused_before_anything_is_read(data, tmp_path):
+    shared = wrap(zoo.made("zamba"), tokenizer(), "tiny:zamba")
+    with pytest.raises(UsageError, match=r"1.attention.* and 3.attention.* of tiny:zamba are one parameter"):
+        done(study(data, model="tiny:zamba"), shared, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_empty_calibration_file_is_told_by_name(llama, data, tmp_path):

@@ -20,6 +20,7 @@ from lesion.edits.files.artefact import save_edit
 from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.selection import Count, check_extent, fixed_together
+from lesion.edits.weights import refuse_shared
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.progress import Watcher
@@ -119,6 +120,7 @@ def isolate(
 
     `observed` is the model whose activations are read, where it is another: its quantised form.
     """
+    refuse_shared(set(model.anatomy.scored), model)
     folder.mkdir(parents=True, exist_ok=True)
     reader = observed or model
     inputs = observe_all(reader, texts, folder, watcher)
