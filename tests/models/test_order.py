@@ -13,11 +13,14 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.models.order import order_text, parse_order
 from lesion.models.reordered import path_of, reordered
-from tiny import model, tokenizer
+from lesion.verification import zoo
+from tiny import FAMILIES, model, tokenizer
 
 CASES = {
     "llama": [0, 1, 0, 2, 2], "qwen2": [2, 0], "gpt2": [0, 1, 0, 1], "gemma3": [0, 2, 1, 2, 3, 0],
     "gemma2": [1, 1, 0], "qwen2_moe": [1, 0, 1, 2], "unknown": [2, 1, 1],
+    # Blocks of two kinds, by a list of numbers and by one of kinds.
+    "bamba": [0, 2, 3, 0, 1], "nemotron_h": [2, 3, 0, 0],
 }  # fmt: skip
 PROMPT = torch.randint(3, 60, (2, 20), generator=torch.Generator().manual_seed(1))
 
@@ -36,7 +39,9 @@ def by_hand(original, order: list[int]) -> nn.Module:
     parent, _, last = path.rpartition(".")
     setattr(network.get_submodule(parent), last, stack)
     config = network.config
-    if getattr(config, "layer_types", None):
+    if indices := getattr(config, "attn_layer_indices", None):
+        config.attn_layer_indices = [place for place, number in enumerate(order) if number in indices]
+    elif getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[number] for number in order]
     config.num_hidden_layers = len(order)
     return network
@@ -49,7 +54,7 @@ def llama():
 
 @pytest.mark.parametrize("family", CASES)
 def test_logits_and_cached_generation_are_those_of_blocks_moved_by_hand(family):
-    original = model(family)
+    original = model(family) if family in FAMILIES else wrap(zoo.made(family), tokenizer(), family)
     before = {name: tensor.clone() for name, tensor in original.network.state_dict().items()}
     modules = list(original.network.modules())
     other = reordered(original, CASES[family])
@@ -101,6 +106,15 @@ def test_a_block_that_its_number_makes_another_function_is_refused():
     with pytest.raises(LesionError, match="Block 2 of tiny:numbered would be another function at place 0"):
         reordered(numbered, "2,1,0")
     assert len(reordered(numbered, "0-1").anatomy.blocks) == 2
+
+
+def test_an_order_that_the_code_of_a_network_does_not_build_is_refused():
+    """The last blocks of Gemma 4 read the keys of earlier ones of their kind."""
+    lending = wrap(zoo.made("gemma4_text"), tokenizer(), "tiny:lending")
+    with pytest.raises(LesionError, match="code of tiny:lending cannot build it with its blocks in the order 0,2-3 "):
+        reordered(lending, "0,2,3")
+    with pytest.raises(LesionError, match="Block 0 of tiny:lending would be another function at place 0"):
+        reordered(lending, "0-1,0-3")
 
 
 @pytest.mark.parametrize(

@@ -124,11 +124,11 @@ def _traits(block: nn.Module) -> Iterator[tuple[str, object]]:
     for name, parameter in block.named_parameters(remove_duplicate=False):
         yield name, tuple(parameter.shape)
     for path, module in block.named_modules():
-        yield f"{path} type", type(module).__name__
+        yield f"{path or 'its'} type", type(module).__name__
         for key, value in vars(module).items():
             plain = isinstance(value, bool | int | float | str | type(None))
             if plain and not key.startswith("_") and key != "training":
-                yield f"{path}.{key}", value
+                yield f"{path}.{key}".removeprefix("."), value
 
 
 def _share(network: PreTrainedModel, skeleton: PreTrainedModel, path: str, order: Sequence[int]) -> None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from layouts import LIMIT, by_hand, greedy, questions, study
+from oracle import Listener
 
 from lesion.core.store import Store
 from lesion.edits.edit import Scale, Truncate, parts
@@ -10,6 +11,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.models.reordered import reordered
 from lesion.studies.search.candidates import candidates
+from lesion.verification import zoo
 from runs import run_search
 from tiny import model, tiny, tokenizer
 
@@ -151,3 +153,13 @@ def test_an_architecture_that_builds_blocks_by_number_is_refused_before_anything
     with pytest.raises(LesionError, match=r"would be another function.*Leave repeat out of --family"):
         run_search(what, tmp_path / "out", model=numbered)
     assert not (tmp_path / "out" / "answers.sqlite").exists()
+
+
+def test_orders_that_the_architecture_cannot_have_are_left_out_of_their_family_with_a_note(tmp_path):
+    """Jamba has a state-space layer at every even place: only whole pairs of blocks can be swapped."""
+    listener, periodic = Listener(), wrap(zoo.made("jamba"), tokenizer(), "tiny:periodic")
+    file = questions(tmp_path / "q.jsonl", tiny("llama"), 4)
+    what = study(file, model="tiny:periodic", family=["swap"], lengths=[1, 2], anyway=True)
+    result = run_search(what, tmp_path / "out", model=periodic, watcher=listener)
+    assert [row.name for row in result.summary.candidates] == ["blocks 0–1 behind blocks 2–3"]
+    assert any("swap: 3 of 4 candidates cannot be made and are left out" in note for note in listener.notes)

@@ -14,6 +14,7 @@ from lesion.core.study_file import TaskChoice
 from lesion.core.values import SUMMARY
 from lesion.errors import LesionError
 from lesion.models.load import Model
+from lesion.models.order import Order
 from lesion.models.reordered import in_order
 from lesion.studies.search.candidates import BETTER, Candidate, candidates
 from lesion.studies.search.report import SearchResult
@@ -37,8 +38,7 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
     if "truncate" in study.family:
         model.refuse_packed("truncated")
     layers = parse_layers(study.layers, len(model.anatomy.blocks), study.model.name)
-    everyone = candidates(study, model.anatomy, layers)
-    _refuse_orders(run, model, everyone)
+    everyone = _of_possible_orders(run, model, candidates(study, model.anatomy, layers))
     # What is wrong with an item is said before hours of search.
     everything = {**tasks, **controls, **gold_tasks({**tasks, **controls})}
     pending_cells(study, study.model, model, everything, {**items, **{gold_of(c): i for c, i in items.items()}}, ())
@@ -94,17 +94,28 @@ def _golds(search: Search) -> dict[TaskChoice, Task]:
     return {**gold_tasks(generating), **(screen_tasks(search.tasks) if search.rounds else {})}
 
 
-def _refuse_orders(run: Run, model: Model, everyone: list[Candidate]) -> None:
-    """Refuse orders of blocks that the model or the engine cannot have, before anything is evaluated."""
+def _of_possible_orders(run: Run, model: Model, everyone: list[Candidate]) -> list[Candidate]:
+    """The candidates without those of orders that the architecture cannot have, of which a note says how many they are;
+    refused where these are all of a family, or where the engine has none of them, before anything is evaluated.
+    """
     own = tuple(range(len(model.anatomy.blocks)))
-    orders = {candidate.order: candidate.family for candidate in everyone if candidate.order != own}
+    errors: dict[Order, LesionError] = {}
+    orders = dict.fromkeys(candidate.order for candidate in everyone if candidate.order != own)
     if orders:
         run.refuse_elsewhere("Other orders of blocks are evaluated")
-    for order, family in orders.items():
+    for order in orders:
         try:
             in_order(model, order)
         except LesionError as error:
-            raise LesionError(f"{error} Leave {family} out of --family, or give other --layers.") from None
+            errors[order] = error
+    possible = [candidate for candidate in everyone if candidate.order not in errors]
+    for family, first in {c.family: errors[c.order] for c in reversed(everyone) if c.order in errors}.items():
+        count = sum(candidate.family == family for candidate in everyone)
+        left = sum(candidate.family == family for candidate in possible)
+        if not left:
+            raise LesionError(f"{first} Leave {family} out of --family, or give other --layers or --lengths.")
+        run.watcher.note(f"{family}: {count - left} of {count} candidates cannot be made and are left out. {first}")
+    return possible
 
 
 def _costs(search: Search) -> Mapping[str, int]:
