@@ -12,6 +12,7 @@ from lesion.core.preflight import refuse_unfit_styles, refuse_unshared
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Scale
+from lesion.edits.place import Unit
 from lesion.engines.transformers.engine import refuse_simple
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -64,7 +65,7 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
 def _places(study: EffectsStudy, run: Run, chosen: ModelChoice, model: Model) -> list[Scale]:
     """Every place that a model has of the units of a study; said of blocks that lack them, refused where all do."""
     edits: list[Scale] = []
-    lacking: dict[str, list[int]] = {}
+    lacking: dict[Unit, list[int]] = {}
     refusals: list[UsageError] = []
     for unit, layer in product(study.unit, range(len(model.anatomy.blocks))):
         try:
