@@ -12,7 +12,6 @@ from lesion.core.preflight import refuse_unfit_styles, refuse_unshared
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Scale
-from lesion.edits.place import Unit
 from lesion.engines.transformers.engine import refuse_simple
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -65,7 +64,7 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
 def _places(study: EffectsStudy, run: Run, chosen: ModelChoice, model: Model) -> list[Scale]:
     """Every place that a model has of the units of a study; said of blocks that lack them, refused where all do."""
     edits: list[Scale] = []
-    lacking: dict[Unit, list[int]] = {}
+    lacking: dict[str, list[int]] = {}
     refusals: list[UsageError] = []
     for unit, layer in product(study.unit, range(len(model.anatomy.blocks))):
         try:
@@ -75,8 +74,8 @@ def _places(study: EffectsStudy, run: Run, chosen: ModelChoice, model: Model) ->
             lacking.setdefault(unit, []).append(layer)
     if not edits:
         raise refusals[0]
-    for unit, layers in lacking.items():
-        what = "heads" if unit == "head" else unit
+    for name, layers in lacking.items():
+        what = "heads" if name == "head" else name
         run.watcher.note(
             f"{chosen.name}: {what} of {numbered('block', layers)} not measured, since none is known there."
         )
