@@ -18,7 +18,6 @@ from lesion.edits.units import ScaleMatrix
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import prefixes
 from lesion.engines.transformers.engine import TransformersEngine, way_of
-from lesion.engines.transformers.memory import token_bytes
 from lesion.engines.transformers.recorded import masks_of
 from lesion.engines.transformers.states import StateRows
 from lesion.engines.transformers.static_slots import Masks
@@ -101,8 +100,9 @@ def test_half_precision_goes_the_way_of_float32(kind):
     assert (way_of(half).kind, way_of(half).resumes) == (Kind.FAST, way_of(made(kind)).resumes)
 
 
-def test_states_count_as_the_memory_that_they_take(free_prefixes):
-    model = made("mamba2")
+@pytest.mark.parametrize("kind", ["mamba2", "qwen3_next", "lfm2"])
+def test_states_count_as_the_memory_that_they_take(kind, free_prefixes):
+    model = made(kind)
     (head,) = prompts(1, longest=40, shortest=40)
     asked = requests([head + tail for tail in prompts(3, longest=6, seed=3)], [BASELINE])
     engine = TransformersEngine(model, 8)
@@ -112,8 +112,9 @@ def test_states_count_as_the_memory_that_they_take(free_prefixes):
             model, gates, tabulate([BASELINE], model.anatomy), 0, engine.work, entries, way_of(model)
         )
         (begun, *_) = own.begun([own.of(*entry) for entry in entries], [0] * len(entries))
-    states = sum(tensor.nbytes for layer, _ in begun.past.states for tensor in layer.tensors)
-    assert begun.past.size == 40 + states // token_bytes(model) > 40
+    kept = [tensor for layer, _ in begun.past.states for tensor in layer.tensors]
+    kept += [*begun.past.keys, *begun.past.values]
+    assert begun.past.size == sum(tensor.nbytes for tensor in kept) > 0
 
 
 def test_options_of_several_lengths_are_scored_as_in_a_pass_of_their_own(model):

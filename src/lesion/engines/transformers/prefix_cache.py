@@ -20,7 +20,7 @@ class Past:
     """Keys and values, and states, of one text under many edits: per layer, of the rows that it was run on.
 
     `sources` says per layer which of them each row reads, as do the numbers beside states; the text has `length`
-    tokens, and the states of a row take the memory of `beside` more.
+    tokens, and a row takes at most so much memory, in whatever is counted.
     """
 
     keys: Sequence[Float[Tensor, "_ heads length size"]]
@@ -28,12 +28,12 @@ class Past:
     sources: Sequence[Int[Tensor, " rows"]]
     length: int
     states: Sequence[tuple[StateRows, Int[Tensor, " rows"]]] = ()
-    beside: int = 0
+    row_size: int = 0
 
     @property
     def size(self) -> int:
-        """Tokens that memory is taken for, at most: those of all rows."""
-        return (self.length + self.beside) * len([*self.sources, *(sources for _, sources in self.states)][0])
+        """What all rows take at most."""
+        return self.row_size * len([*self.sources, *(sources for _, sources in self.states)][0])
 
 
 class Begun(NamedTuple):

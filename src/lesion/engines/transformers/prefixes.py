@@ -160,8 +160,9 @@ class Prefixes:
         way: Way = FASTEST,
     ) -> None:
         self.model, self.gates, self.table, self.padding, self.work = model, gates, table, padding, work
-        self.most = work.batch_size * (way.row_bytes // token_bytes(model) if way.states else positions(model)) // 2
-        self._scored = not way.states
+        # Counted in bytes where there are states, else in tokens.
+        self.most = work.batch_size * (way.row_bytes if way.states else positions(model)) // 2
+        self._way = way
         self._of: dict[tuple[int, int], Prefix] = {}
         if not way.resumes:
             requests = ()
@@ -181,19 +182,22 @@ class Prefixes:
             for tokens in filter(None, (family, option)):
                 new = Prefix(tokens, len(known) + 1, parent)
                 prefix, columns = known.setdefault(id(tokens), (new, set()))
-                if column not in columns and (len(columns) + 1) * len(prefix) > self.most:
+                if column not in columns and (len(columns) + 1) * self._size(len(prefix)) > self.most:
                     break
                 columns.add(column)
                 self._of[id(request.prompt), column] = parent = prefix
         self._begun: dict[tuple[int, int], Begun] = {}
-        self._beside = 0
         # In the order of their last use.
         self._held: dict[Past, list[tuple[int, int]]] = {}
 
     def of(self, request: Request, column: int) -> Prefix:
         """What its prompt begins with, where that is shared under the edit of this column."""
-        shares = self._scored or not (request.choices or request.tokens)
+        shares = not (self._way.states and (request.choices or request.tokens))
         return self._of.get((id(request.prompt), column), NOTHING) if shares else NOTHING
+
+    def _size(self, length: int) -> int:
+        """What a row of so many tokens takes."""
+        return self._way.fixed_bytes + length * self._way.token_bytes if self._way.states else length
 
     def prefill(
         self,
@@ -252,7 +256,8 @@ class Prefixes:
         return was_shared
 
     def _compute(self, prefix: Prefix, columns: Sequence[int]) -> None:
-        step = max(1, TOKENS // (len(prefix) + self._beside))
+        beside = self._way.fixed_bytes // token_bytes(self.model) if self._way.states else 0
+        step = max(1, TOKENS // (len(prefix) + beside))
         for start in range(0, len(columns), step):
             part = columns[start : start + step]
             prompts = [prefix.tokens] * len(part)
@@ -260,9 +265,8 @@ class Prefixes:
             begun = self._starts([prefix.parent or NOTHING] * len(part), part)
             computed = prefill(self.model, self.gates, prompts, table, self.padding, begun=begun)
             self.work.prompt += computed.token_steps
-            own = sum(tensor[0].nbytes for layer, _ in computed.states for tensor in layer.tensors)
-            self._beside = own // token_bytes(self.model)
-            past = Past(computed.keys, computed.values, computed.sources, len(prefix), computed.states, self._beside)
+            size = self._size(len(prefix))
+            past = Past(computed.keys, computed.values, computed.sources, len(prefix), computed.states, size)
             self._held[past] = [(prefix.rank, column) for column in part]
             for row, column in enumerate(part):
                 self._begun[prefix.rank, column] = Begun(past, row)

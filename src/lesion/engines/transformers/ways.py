@@ -66,6 +66,7 @@ class Way:
         kind: what may share a batch.
         why: why not in the fast way, as a clause; empty where it is.
         row_bytes: what a row keeps of the tokens that it has read; 0 where that is not known.
+        token_bytes, fixed_bytes: of these what it keeps of each token, and whatever their number (states).
         states: whether it keeps states too, of which no token can be taken out again.
         resumes: whether a text may be read in parts.
         drafts: whether answers are compared with drafts: not where a state could not give a token back, nor where
@@ -75,6 +76,8 @@ class Way:
     kind: Kind
     why: str = ""
     row_bytes: int = 0
+    token_bytes: int = 0
+    fixed_bytes: int = 0
     states: bool = False
     resumes: bool = True
     drafts: bool = True
@@ -129,12 +132,15 @@ def kept_by(model: Model) -> Way:
     except Exception as error:  # whatever its code raises
         return Way(Kind.PLAIN, f"a pass with a cache fails ({type(error).__name__}: {error})")
     short, long = (sum(tensor.nbytes for tensor in tensors_of(cache)) for cache in caches)
-    row_bytes = long + max(0, long - short) // (LONG - SHORT) * positions(model)
+    token = max(0, long - short) // (LONG - SHORT)
+    fixed = max(0, long - LONG * token)
     other = _other(caches[1], model)
     layers = () if other else caches[1].layers
     states = any(map(has_states, layers))
     drafts = not any(has_states(layer) or isinstance(layer, DummyLayer) for layer in layers)
-    return Way(Kind.PLAIN if other else Kind.FAST, other, row_bytes, states, not states or _resumes(model), drafts)
+    kind = Kind.PLAIN if other else Kind.FAST
+    sizes = fixed + token * positions(model), token, fixed
+    return Way(kind, other, *sizes, states, not states or _resumes(model), drafts)
 
 
 def _text(model: Model, length: int) -> Int[Tensor, "1 length"]:
