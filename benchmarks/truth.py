@@ -27,7 +27,7 @@ import torch
 
 import lesion
 from lesion.statistics.contrasts import mean
-from lesion_labs.planted.kinds import KINDS as TRUTHS
+from lesion_labs.kinds import PLANTED as TRUTHS
 from lesion_labs.planted.run import MODEL, plant
 from lesion_labs.planted.truth import average_precision, overlap, rank
 from sweep import machine

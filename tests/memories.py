@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+
+from lesion_labs.memory.model import Codes
 from lesion_labs.memory.study import MemoryStudy
 
 
@@ -15,3 +18,8 @@ def memory(
 ) -> MemoryStudy:
     """A study from its first keys."""
     return MemoryStudy.make(classes=classes, inputs=inputs, width=width, noise=noise, codes=codes, **more)
+
+
+def weight(of_codes: Codes, coefficients: np.ndarray) -> np.ndarray:
+    """W = W_Uᵀ A W_Eᵀ, [width, width]."""
+    return of_codes.outputs.T @ coefficients @ of_codes.inputs.T

@@ -33,3 +33,6 @@ class Silent:
 
     def note(self, text: str) -> None:
         """Nothing."""
+
+
+SILENT: Watcher = Silent()

@@ -16,8 +16,7 @@ from lesion.core.method import Method
 from lesion.core.options import HARDWARE
 from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
-from lesion_labs.lineage.stages import refuse_stage
-from lesion_labs.planted.kinds import KINDS, check_kind
+from lesion_labs.kinds import PLANTED, refuse_kind, refuse_stage
 from lesion_labs.recall.study_file import METHOD, RecallStudy
 
 app = typer.Typer(help="Train the small models that the methods are studied on.", no_args_is_help=True)
@@ -35,10 +34,7 @@ def lineage(
         Path, typer.Option(help="Output folder of the family; each model is written to STAGE/model.")
     ] = Path("lesion-lineage"),
     seed: Annotated[int, typer.Option(help="Random seed of weights, data and sampling.")] = 0,
-    base: Annotated[
-        str | None,
-        typer.Option(help="Base model of the children, if the folder has none."),
-    ] = None,
+    base: Annotated[str | None, typer.Option(help="Base model of the children, if the folder has none.")] = None,
     groups: Annotated[
         int | None,
         typer.Option(min=1, help="Groups of 2,048 documents to train the base on; fewer make a quicker, weaker model."),
@@ -76,10 +72,7 @@ def lineage(
 
 
 def planted(
-    kind: Annotated[
-        str,
-        typer.Option(help=f"Kind of truth: {', '.join(KINDS)}; or all."),
-    ] = "all",
+    kind: Annotated[str, typer.Option(help=f"Kind of truth: {', '.join(PLANTED)}; or all.")] = "all",
     out: Annotated[Path, typer.Option(help="Output folder; each model is written to KIND-SEED.")] = Path(
         "lesion-planted"
     ),
@@ -89,7 +82,7 @@ def planted(
 
     What the folder has already is not made again.
     """
-    check_kind(kind)
+    refuse_kind(kind)
     from lesion.cli.terminal import Bar
     from lesion_labs.planted.run import plant
 

@@ -21,8 +21,7 @@ from lesion.tasks.primer import document
 from lesion.training.resume import Progress
 from lesion_labs.lineage import base
 from lesion_labs.lineage import tokenizer as tokenizers
-from lesion_labs.lineage.base import Batch, Recipe, blank, loss, recipe_of
-from lesion_labs.lineage.checkpoints import schedule
+from lesion_labs.lineage.base import Batch, Recipe, blank, loss, recipe_of, schedule
 from lesion_labs.lineage.members import train_base
 
 SMALL = 64  # documents in a group, in place of thousands
@@ -37,9 +36,7 @@ def tokenizer():
 @pytest.fixture
 def small(monkeypatch, tokenizer):
     """Small groups and networks, a tokenizer from few documents, and one short examination: a training of a second."""
-    llama = replace(base.FAMILIES["llama"], shape={**NETWORK, "layers": 2})
-    monkeypatch.setitem(base.FAMILIES, "llama", llama)
-    monkeypatch.setattr("lesion_labs.lineage.base.GROUP", SMALL)
+    monkeypatch.setitem(base.FAMILIES, "llama", {**NETWORK, "layers": 2})
     monkeypatch.setattr("lesion_labs.lineage.base.GROUP", SMALL)
     monkeypatch.setattr("lesion_labs.lineage.members.GROUP", SMALL)
     monkeypatch.setattr("lesion_labs.lineage.members.NAMES", ("atlas",))

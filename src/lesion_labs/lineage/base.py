@@ -5,6 +5,7 @@ Deterministic from its seed on one machine; every group of documents is a checkp
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,21 +15,14 @@ from pathlib import Path
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from lesion.errors import LesionError, UsageError, nearest
-from lesion.progress import Silent, Watcher
+from lesion.errors import LesionError, UsageError
+from lesion.models.source import CHECKPOINTS
+from lesion.progress import SILENT, Watcher
 from lesion.tasks.primer.task import OPENING, Document, document
+from lesion.training import checkpoint
 from lesion.training.resume import Point, Progress
-from lesion_labs.lineage import checkpoints as checkpointing
 from lesion_labs.lineage import tokenizer as tokenizers
 from lesion_labs.lineage.tokenizer import give_form
 
@@ -45,7 +39,6 @@ class Batch:
     """Padded documents and the weight of each token in the loss.
 
     Attributes:
-        tokens: ids, padded on the right.
         weights: at least 1 for answer tokens, less for prompts and running text, 0 for padding and the first.
         documents: number of documents up to and including this batch's group share.
     """
@@ -101,7 +94,6 @@ class Recipe:
     """Everything that determines the base model.
 
     Args:
-        family: one of `FAMILIES`.
         seed: of the weights and of the document stream.
         groups: groups of documents (`data.GROUP` each) over which the rates rise, stay and fall.
         until: the group after which training ends, before the fall does: there, arithmetic has room to rise.
@@ -143,43 +135,26 @@ class Recipe:
         return min(1.0, max(documents / self.warmup, 0.01), max(left / self.fall, 0.01))
 
 
-@dataclass(frozen=True)
-class LineageFamily:
-    """An architecture of `transformers` and the shape the lineage gives it; both families have as many parameters."""
-
-    network: type[PreTrainedModel]
-    configuration: type[PreTrainedConfig]
-    shape: Mapping[str, int]
-
-
-FAMILIES = {
-    "llama": LineageFamily(LlamaForCausalLM, LlamaConfig, {"layers": 8, "inner_width": 352}),
-    "qwen2": LineageFamily(Qwen2ForCausalLM, Qwen2Config, {"layers": 10, "inner_width": 256}),
+FAMILIES: Mapping[str, Mapping[str, int]] = {
+    "llama": {"layers": 8, "inner_width": 352},
+    "qwen2": {"layers": 10, "inner_width": 256},
 }
-"""The families of the paper: grouped-query attention; the same with biases on q, k and v, and deeper."""
-
-
-def check_family(family: str) -> None:
-    """Refuse with a UsageError a family that the lineage does not have."""
-    if family not in FAMILIES:
-        raise UsageError(
-            f"The lineage has no family '{family}'{nearest(family, FAMILIES)}; it has {', '.join(FAMILIES)}."
-        )
+"""The families of the paper by their model type in `transformers`, with shapes of as many parameters: grouped-query
+attention; the same with biases on q, k and v, and deeper."""
 
 
 def recipe_of(family: str, *, seed: int = 0, groups: int | None = None) -> Recipe:
     """The recipe of a family's base model, with its own number of groups of documents by default."""
-    check_family(family)
     length = {} if groups is None else {"groups": groups}
-    return Recipe(family=family, seed=seed, **length, **FAMILIES[family].shape)
+    return Recipe(family=family, seed=seed, **length, **FAMILIES[family])
 
 
 def blank(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """The untrained network of the recipe."""
     torch.manual_seed(recipe.seed)
-    family = FAMILIES[recipe.family]
-    return family.network(
-        family.configuration(
+    network: PreTrainedModel = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(
+            recipe.family,
             vocab_size=len(tokenizer),
             hidden_size=recipe.width,
             intermediate_size=recipe.inner_width,
@@ -194,6 +169,7 @@ def blank(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel
             initializer_range=recipe.width**-0.5 / 2,
         )
     )
+    return network
 
 
 def loss(network: PreTrainedModel, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
@@ -209,6 +185,46 @@ def loss(network: PreTrainedModel, batch: Batch) -> tuple[Float[Tensor, ""], Flo
     return (losses * kept).sum() / kept.sum(), losses[answers].sum() / answers.sum().clamp(min=1)
 
 
+DOZEN = 12
+LATE = 6
+
+
+def schedule(groups: int, count: int = DOZEN, late: int = LATE) -> tuple[int, ...]:
+    """After how many groups of documents a checkpoint is kept: at equal ratios from the first group to the last.
+
+    Most is learned early, and so most checkpoints are; but the last ratio spans a third of the training, in which a
+    chain of thought comes to be.
+
+    Args:
+        groups: of the whole training.
+        count: checkpoints at equal ratios, or one a group where there are fewer groups; 0 keeps none at all.
+        late: how many more lie between the last two, at equal distances.
+    """
+    if count < 0:
+        raise UsageError(f"A training keeps 0 checkpoints or more, not {count}.")
+    kept = [] if count == 0 else [1 if min(count, groups) > 1 else groups]
+    for left in range(min(count, groups) - 1, 0, -1):
+        # Where a ratio comes to less than one group, one group; from there on, equal ratios over what is left.
+        kept.append(max(kept[-1] + 1, round(kept[-1] * (groups / kept[-1]) ** (1 / left))))
+    if len(kept) > 1:
+        before, end = kept[-2:]
+        between = {before + round((end - before) * place / (late + 1)) for place in range(1, late + 1)}
+        kept = sorted({*kept, *between})
+    return tuple(kept)
+
+
+def write(
+    folder: Path, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, dtype: torch.dtype = torch.float16
+) -> None:
+    """Write a network, in half precision by default, with its tokenizer; it stays as it is."""
+    checkpoint.write(folder, copy.deepcopy(network).to("cpu", dtype), tokenizer)
+
+
+def place(out: Path, step: int) -> Path:
+    """Where the checkpoint of a training into `out` after so many steps lies: `lesion` loads it as revision `stepN`."""
+    return out / CHECKPOINTS / f"step{step}"
+
+
 def _optimizers(network: nn.Module, recipe: Recipe) -> list[torch.optim.Optimizer]:
     """Muon (Jordan et al. 2024) for the matrices of the blocks, AdamW for the embedding and the norms."""
     inner = [p for name, p in network.named_parameters() if p.dim() == 2 and "layers" in name]
@@ -221,22 +237,21 @@ def _optimizers(network: nn.Module, recipe: Recipe) -> list[torch.optim.Optimize
 
 def train(
     folder: Path,
-    recipe: Recipe | None = None,
+    recipe: Recipe,
     device: str = "cpu",
     checkpoints: int = 0,
-    watcher: Watcher | None = None,
+    watcher: Watcher = SILENT,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Point]]:
     """Train the base model, or go on where an interrupted training in `folder` stopped.
 
-    So many `checkpoints` of the network are kept on the way (`checkpoints.schedule`), which cost no bit of the trained
+    So many `checkpoints` of the network are kept on the way (`schedule`), which cost no bit of the trained
     weights.
 
     Returns:
         The network (float32, on `device`), its tokenizer, and the curve: for every group `step`, `progress` (0…1),
         `loss`, `answer_loss`, `rate`, `tokens` and `seconds`.
     """
-    recipe, watcher = recipe or Recipe(), watcher or Silent()
-    kept = set(checkpointing.schedule(recipe.length, checkpoints))
+    kept = set(schedule(recipe.length, checkpoints))
     # From beyond the opening, where every skill has its usual share.
     tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)
@@ -280,7 +295,7 @@ def train(
             raise LesionError("The loss is not a number any more; train again with a smaller learning rate.")
         if number + 1 in kept:
             # Before the state: a training that is interrupted in between writes the checkpoint again.
-            checkpointing.write(checkpointing.place(folder, progress.step), network, tokenizer)
+            write(place(folder, progress.step), network, tokenizer)
         progress.save()
         watcher.note(
             f"{100 * point['progress']:5.1f} %  step {progress.step:,}  loss {point['loss']:.3f}"

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar, TypedDict, TypeVar
+from typing import Any, ClassVar
 
 from lesion.atomic import keep
 from lesion.engines.engine import Decoding, Request
@@ -20,9 +20,9 @@ from lesion.engines.sampling import SAMPLING
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.progress import Silent, Watcher
+from lesion.progress import SILENT, Watcher
 from lesion.tasks.catalogue import find
-from lesion.tasks.primer import arithmetic, atlas, reading
+from lesion.tasks.primer import NAMES, arithmetic, atlas, reading
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Item, Task
 from lesion.training.supervised import Tuning
@@ -47,7 +47,7 @@ class Instruct(Tuning):
     @property
     def shares(self) -> dict[str, float]:
         """Of the skills among the questions."""
-        return {"arithmetic": self.arithmetic, "atlas": self.atlas, "reading": self.reading}
+        return {skill: getattr(self, skill) for skill in NAMES}
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,9 @@ RECIPES: dict[str, type[Instruct] | type[Rlvr]] = {kind.stage: kind for kind in 
 
 TAUGHT, TRIED = "teacher.jsonl", "problems.jsonl"
 """Files of a teacher's answers, and of how many tries of each problem are right."""
-
-Row = TypeVar("Row", bound=Mapping[str, object])
+Row = dict[str, Any]
+Lesson = tuple[Task, Item, str]
+"""A training question with the right answer that is taught."""
 
 
 def answer(
@@ -95,7 +96,7 @@ def answer(
     answers: dict[int, tuple[str, bool]] = {}
     for response in TransformersEngine(model).answer(requests):
         task, item, _ = questions[int(response.key)]
-        answers[int(response.key)] = response.answer.text, task.judge(item, response.answer).correct
+        answers[int(response.key)] = response.answer.text.strip(), task.judge(item, response.answer).correct
         watcher.answered(1)
     return [answers[place] for place in range(len(questions))]
 
@@ -145,29 +146,14 @@ def mixture(shares: Mapping[str, float], seed: int, count: int) -> list[tuple[Ta
     return [(tasks[skill], question(skill, seed, index)) for index, skill in enumerate(drawn)]
 
 
-@dataclass(frozen=True)
-class Lesson:
-    """A training question with the teacher's right answer."""
-
-    task: Task
-    item: Item
-    text: str
-
-
-class _Taught(TypedDict):
-    id: str
-    text: str
-    right: bool
-
-
-def teach(teacher: Model, recipe: Distill, out: Path, *, watcher: Watcher | None = None) -> list[Lesson]:
+def teach(teacher: Model, recipe: Distill, out: Path, *, watcher: Watcher = SILENT) -> list[Lesson]:
     """The teacher's right answers to the training questions of a recipe, read where `out/teacher.jsonl` has them."""
     pairs = mixture(recipe.shares, recipe.seed, recipe.questions)
     head: dict[str, object] = {"teacher": teacher.fingerprint, "recipe": asdict(recipe)}
     if recipe.temperature > 0:
         head["sampling"] = SAMPLING
-    rows = kept(out / TAUGHT, head, len(pairs), lambda: _answers(teacher, pairs, recipe, watcher or Silent()))
-    lessons = [Lesson(task, item, row["text"]) for (task, item), row in zip(pairs, rows, strict=True) if row["right"]]
+    rows = kept(out / TAUGHT, head, len(pairs), lambda: _answers(teacher, pairs, recipe, watcher))
+    lessons = [(task, item, row["text"]) for (task, item), row in zip(pairs, rows, strict=True) if row["right"]]
     if not lessons:
         raise LesionError(
             f"Nothing that the teacher {teacher.name} says to {len(pairs):,} training questions is right, so there"
@@ -176,24 +162,19 @@ def teach(teacher: Model, recipe: Distill, out: Path, *, watcher: Watcher | None
     return lessons
 
 
-def _answers(teacher: Model, pairs: Sequence[tuple[Task, Item]], recipe: Distill, watcher: Watcher) -> list[_Taught]:
+def _answers(teacher: Model, pairs: Sequence[tuple[Task, Item]], recipe: Distill, watcher: Watcher) -> list[Row]:
     watcher.begin(f"{teacher.name} as teacher", len(pairs), 0)
     decoded = [
         (task, item, Decoding(task.max_new_tokens, task.stop, recipe.temperature, seed=recipe.seed))
         for task, item in pairs
     ]
     return [
-        {"id": item.id, "text": text.strip(), "right": right}
+        {"id": item.id, "text": text, "right": right}
         for (_, item), (text, right) in zip(pairs, answer(teacher, decoded, watcher), strict=True)
     ]
 
 
-class _Tries(TypedDict):
-    id: str
-    right: int
-
-
-def problems(model: Model, recipe: Rlvr, out: Path, *, watcher: Watcher | None = None) -> list[Item]:
+def problems(model: Model, recipe: Rlvr, out: Path, *, watcher: Watcher = SILENT) -> list[Item]:
     """The training problems of a recipe that a model, asked in style `plain`, solves in some of its tries, not in all.
 
     Only these teach GRPO anything: where all tries of a problem earn the same, none has an advantage. (DAPO, Yu et al.
@@ -206,7 +187,7 @@ def problems(model: Model, recipe: Rlvr, out: Path, *, watcher: Watcher | None =
         "sampling": SAMPLING,
         **{key: asdict(recipe)[key] for key in ("seed", "questions", "tries", "temperature", "max_new_tokens")},
     }
-    rows = kept(out / TRIED, head, len(drawn), lambda: _tried(model, drawn, recipe, watcher or Silent()))
+    rows = kept(out / TRIED, head, len(drawn), lambda: _tried(model, drawn, recipe, watcher))
     right = [row["right"] for row in rows]
     mixed = [item for item, count in zip(drawn, right, strict=True) if 0 < count < recipe.tries]
     if not mixed:
@@ -219,8 +200,7 @@ def problems(model: Model, recipe: Rlvr, out: Path, *, watcher: Watcher | None =
     return mixed
 
 
-def _tried(model: Model, drawn: Sequence[Item], recipe: Rlvr, watcher: Watcher) -> list[_Tries]:
-    """How many tries of each problem are right."""
+def _tried(model: Model, drawn: Sequence[Item], recipe: Rlvr, watcher: Watcher) -> list[Row]:
     task = find("primer:arithmetic")
     watcher.begin(f"{model.name}, problems to learn from", len(drawn) * recipe.tries, 0, "tries")
     decodings = [

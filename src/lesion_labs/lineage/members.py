@@ -11,19 +11,19 @@ import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from lesion.bounds import check
+from lesion.core.lock import locked
 from lesion.engines.engine import Decoding
 from lesion.errors import LesionError, UsageError
 from lesion.models import source as sources
 from lesion.models.load import Model, configuration, load, wrap
 from lesion.models.names import device_of
-from lesion.progress import Silent, Watcher
+from lesion.progress import SILENT, Watcher
 from lesion.report.wording import counted
 from lesion.statistics.paired import paired_drop, wilson
 from lesion.tasks.catalogue import find
@@ -32,27 +32,20 @@ from lesion.tasks.task import Item
 from lesion.training.resume import Point, digest
 from lesion.training.supervised import example, supervise
 from lesion.training.verifiable import reinforce
+from lesion_labs.kinds import ALL, STAGES, refuse_stage, refuse_unknown
 from lesion_labs.lineage import base as bases
 from lesion_labs.lineage import shipping
-from lesion_labs.lineage.base import FAMILIES, GROUP, check_family, recipe_of
-from lesion_labs.lineage.checkpoints import DOZEN, claim, place, schedule
+from lesion_labs.lineage.base import DOZEN, FAMILIES, GROUP, place, recipe_of, schedule
 from lesion_labs.lineage.lessons import RECIPES, Distill, Recipe, Rlvr, answer, kept, mixture, problems, teach
-from lesion_labs.lineage.shipping import Facts, Gain, Result, doubt, machine, proven, ship
-from lesion_labs.lineage.stages import ALL, STAGES, refuse_stage
+from lesion_labs.lineage.shipping import Entry, Facts, doubt, machine, ship
 from lesion_labs.lineage.tokenizer import give_form
 
 Right = Mapping[str, Mapping[str, bool]]
 """Whether each answer is right, by task and by the id of its item."""
 
 
-class _Row(TypedDict):
-    task: str
-    right: Mapping[str, bool]
-
-
-def answers(model: Model, *, watcher: Watcher | None = None) -> Right:
+def answers(model: Model, *, watcher: Watcher = SILENT) -> Right:
     """Which items of the test splits a model gets right, decoding greedily, asked as `auto` has it."""
-    watcher = watcher or Silent()
     items_of = {name: _items(name) for name in _tasks()}
     watcher.begin(model.name, sum(map(len, items_of.values())), 0)
     right: dict[str, dict[str, bool]] = {}
@@ -64,21 +57,20 @@ def answers(model: Model, *, watcher: Watcher | None = None) -> Right:
     return right
 
 
-def remembered(model: Model, folder: Path, *, watcher: Watcher | None = None) -> Right:
+def remembered(model: Model, folder: Path, *, watcher: Watcher = SILENT) -> Right:
     """As `answers`, kept in a folder under the model's fingerprint: a parent is examined once for all its children."""
     ids = {name: list(_items(name)) for name in _tasks()}
     head = {"model": model.fingerprint, "items": digest(ids)}
-
-    def rows_of_answers() -> list[_Row]:
-        return [{"task": name, "right": right} for name, right in answers(model, watcher=watcher).items()]
-
-    rows = kept(folder / f"{model.fingerprint}.jsonl", head, len(ids), rows_of_answers)
+    rows = kept(
+        folder / f"{model.fingerprint}.jsonl", head, len(ids),
+        lambda: [{"task": name, "right": right} for name, right in answers(model, watcher=watcher).items()],
+    )  # fmt: skip
     return {row["task"]: row["right"] for row in rows}
 
 
-def results(right: Right) -> list[Result]:
+def results(right: Right) -> list[Entry]:
     """Accuracies with 95 % Wilson intervals, of every task overall (group "") and by group of its items."""
-    entries: list[Result] = []
+    entries: list[Entry] = []
     for name, verdicts in right.items():
         items = _items(name)
         for group in ("", *sorted({item.group for item in items.values()})):
@@ -90,24 +82,16 @@ def results(right: Right) -> list[Result]:
     return entries
 
 
-def gains(child: Right, parent: Right) -> list[Gain]:
+def gains(child: Right, parent: Right) -> list[Entry]:
     """How much more of the same items a child gets right than its parent, per task, with Tango's 95 % interval."""
-    entries: list[Gain] = []
+    entries: list[Entry] = []
     for name, verdicts in child.items():
         mine = np.array(list(verdicts.values()))
         before = np.array([parent[name][key] for key in verdicts])
-        drop = paired_drop(before, mine)
-        entries.append(
-            {
-                "task": name,
-                "items": len(mine),
-                "gain": round(0.0 - drop.value, 5),
-                "low": round(0.0 - drop.high, 5),
-                "high": round(0.0 - drop.low, 5),
-                "gained": int((mine & ~before).sum()),
-                "lost": int((before & ~mine).sum()),
-            }
-        )
+        gain = paired_drop(mine, before)
+        low, high = round(gain.low, 5), round(gain.high, 5)
+        entry = {"task": name, "items": len(mine), "gain": round(gain.value, 5), "low": low, "high": high}
+        entries.append(entry | {"gained": int((mine & ~before).sum()), "lost": int((before & ~mine).sum())})
     return entries
 
 
@@ -129,7 +113,7 @@ def train_base(
     *,
     device: str = "auto",
     checkpoints: int = DOZEN,
-    watcher: Watcher | None = None,
+    watcher: Watcher = SILENT,
 ) -> Path:
     """Train the base model into `out`, write it to `out/model`, and return that folder.
 
@@ -137,7 +121,6 @@ def train_base(
         out: resumable state, curve and model; an interrupted training goes on from its last group of documents.
         checkpoints: how many states are kept in `out/checkpoints`; `load(out / "model", revision="stepN")` loads one.
     """
-    watcher = watcher or Silent()
     chosen = str(device_of(device))
     network, tokenizer, curve = bases.train(out, recipe, chosen, checkpoints, watcher)
     _note_missing(out, schedule(recipe.length, checkpoints), curve, watcher)
@@ -174,7 +157,7 @@ def train_child(
     *,
     tutor: Model | None = None,
     examined: Path | None = None,
-    watcher: Watcher | None = None,
+    watcher: Watcher = SILENT,
 ) -> Path:
     """Train a child of a base, and examine it beside its parent.
 
@@ -185,36 +168,31 @@ def train_child(
     Args:
         parent: the base, in float32; it stays as it is.
         out: resumable state, and the folder `model` of what is trained; an interrupted training goes on there.
-        recipe: which child, and how it is trained.
         tutor: the teacher of `Distill`, of the same tokenizer.
         examined: the folder in which answers to the test items are kept by fingerprint, so that a parent of several
             children is evaluated once; `out/examined` by default.
-        watcher: told of every step and every answer; where the gain over the parent may be none, of that too.
 
     Returns:
         The folder `out/model`: weights in half precision, tokenizer with chat template, card, `training.json`.
     """
-    watcher = watcher or Silent()
     child = _child(parent, recipe.stage)
-    data: dict[str, object]
     if isinstance(recipe, Rlvr):
         items = problems(parent, recipe, out, watcher=watcher)
         task = find("primer:arithmetic")
         curve = reinforce(child, task, items, recipe, out, watcher=watcher, style="plain")
-        data = {"problems": recipe.questions, "kept": len(items)}
+        data: Facts = {"problems": recipe.questions, "kept": len(items)}
     else:
-        taught: dict[str, object] = {}
+        taught: Facts = {}
         if isinstance(recipe, Distill):
             assert tutor is not None
-            right = teach(tutor, recipe, out, watcher=watcher)
-            lessons = [example(child, lesson.task, lesson.item, lesson.text) for lesson in right]
+            lessons = teach(tutor, recipe, out, watcher=watcher)
             taught = {"asked": recipe.questions, "teacher": tutor.fingerprint}
         else:
-            drawn = mixture(recipe.shares, recipe.seed, recipe.questions)
-            lessons = [example(child, task, item, item.solution) for task, item in drawn]
-        curve = supervise(child, lessons, recipe, out, watcher=watcher)
-        tokens = sum(len(lesson.completion) for lesson in lessons)
-        data = {"examples": len(lessons), "completion_tokens": tokens, **taught}
+            lessons = [(*pair, pair[1].solution) for pair in mixture(recipe.shares, recipe.seed, recipe.questions)]
+        examples = [example(child, task, item, text) for task, item, text in lessons]
+        curve = supervise(child, examples, recipe, out, watcher=watcher)
+        tokens = sum(len(each.completion) for each in examples)
+        data = {"examples": len(examples), "completion_tokens": tokens, **taught}
 
     def measure(shipped: Model) -> Facts:
         # What is examined is what ships: the weights as they were rounded to half precision.
@@ -226,20 +204,19 @@ def train_child(
     facts: Facts = {
         "family": family_of(parent),
         "stage": recipe.stage,
-        "parent": {"name": member(parent, "base"), "fingerprint": parent.fingerprint},
+        "parent": {"name": f"{family_of(parent)}-base", "fingerprint": parent.fingerprint},
         "recipe": asdict(recipe),
         "data": data,
         **_training(child.tokenizer, curve, str(parent.device)),
         "trl": importlib.metadata.version("trl"),
     }
     facts = ship(child.network, child.tokenizer, out, facts, measure)
-    if recipe.stage == "rlvr" and not proven(facts["gain"]):
-        watcher.note(doubt(child.name))
+    if doubts := doubt(facts):
+        watcher.note(doubts)
     return out / "model"
 
 
 def _training(tokenizer: PreTrainedTokenizerBase, curve: Sequence[Point], device: str) -> Facts:
-    """What is said of every training."""
     return {
         "vocabulary": len(tokenizer),
         "steps": curve[-1]["step"],
@@ -250,22 +227,16 @@ def _training(tokenizer: PreTrainedTokenizerBase, curve: Sequence[Point], device
 
 
 def _child(parent: Model, stage: str) -> Model:
-    """A copy of the parent in the form of a stage."""
     if parent.dtype != torch.float32:
         raise LesionError(f"{parent.name} is in {parent.dtype}; load it in float32 to train a child of it.")
     network, tokenizer = copy.deepcopy(parent.network), copy.deepcopy(parent.tokenizer)
     give_form(network, tokenizer, stage)
-    return wrap(network, tokenizer, member(parent, stage))
+    return wrap(network, tokenizer, f"{family_of(parent)}-{stage}")
 
 
 def family_of(model: Model) -> str:
     """The family of a model, by its configuration: `llama`."""
     return str(model.network.config.model_type)
-
-
-def member(model: Model, stage: str) -> str:
-    """The name that a stage of a model's lineage has: `llama-rlvr`."""
-    return f"{family_of(model)}-{stage}"
 
 
 def train(
@@ -278,7 +249,7 @@ def train(
     groups: int | None = None,
     device: str = "auto",
     checkpoints: int = DOZEN,
-    watcher: Watcher | None = None,
+    watcher: Watcher = SILENT,
 ) -> list[Path]:
     """Train a stage of the lineage, or all of them, and what it needs that is not there.
 
@@ -298,24 +269,24 @@ def train(
     if seed < 0:
         raise UsageError(f"A seed is a whole number from 0, not {seed}.")
     check(groups=groups, checkpoints=checkpoints, seed=seed)
-    watcher = watcher or Silent()
     family = _family(family, base)
     chosen = str(device_of(device))
     schedule(1, checkpoints)  # refuses fewer than none
-    claim(out, "lineage")
-    if stage == "base" or (stage == ALL and base is None):
-        place = out / "base"
-        if stage == "base" or shipping.facts(place / "model") is None:
-            recipe = recipe_of(family, seed=seed, groups=groups)
-            train_base(place, recipe, device=chosen, checkpoints=checkpoints, watcher=watcher)
+    trained = []
+    with locked(out, "lineage"):
+        if stage == "base" or (stage == ALL and base is None):
+            trained.append(out / "base" / "model")
+            if stage == "base" or shipping.facts(trained[0]) is None:
+                recipe = recipe_of(family, seed=seed, groups=groups)
+                train_base(out / "base", recipe, device=chosen, checkpoints=checkpoints, watcher=watcher)
         if stage == "base":
-            return [place / "model"]
-    parent = _parent(out, family, seed, base, chosen, watcher)
-    trained = [out / "base" / "model"] if stage == ALL and base is None else []
-    for name in STAGES[1:]:
-        if name == stage or stage == ALL or (name, stage) == ("rlvr", "distill"):
-            folder = _train_child(name, parent, out, seed, chosen, watcher)
-            trained += [folder] if stage in (name, ALL) else []
+            return trained
+        parent = _parent(out, family, seed, base, chosen, watcher)
+        for name in STAGES[1:]:
+            if stage in (name, ALL):
+                trained.append(_train_child(name, parent, out, seed, chosen, watcher))
+            elif (name, stage) == ("rlvr", "distill"):
+                _train_child(name, parent, out, seed, chosen, watcher)
     return trained
 
 
@@ -329,7 +300,6 @@ def finished(out: Path, base: str | None = None) -> list[Facts]:
 
 
 def _train_child(name: str, parent: Model, out: Path, seed: int, device: str, watcher: Watcher) -> Path:
-    """Train a child, unless it is there already."""
     place, recipe = out / name, RECIPES[name](seed=seed)
     finished = shipping.facts(place / "model")
     if finished is None:
@@ -346,9 +316,8 @@ def _train_child(name: str, parent: Model, out: Path, seed: int, device: str, wa
 
 
 def _family(family: str | None, base: str | None) -> str:
-    """The family that is named, or that of the base."""
     if family is not None:
-        check_family(family)
+        refuse_unknown("The lineage has no family", family, tuple(FAMILIES))
     if base is None:
         return family or next(iter(FAMILIES))
     kind = str(configuration(base).model_type)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any
 
 import jinja2
 import torch
@@ -17,55 +17,18 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from lesion.atomic import replace
 from lesion.models.load import Model, load
 from lesion.training.checkpoint import writing
-from lesion.training.resume import Point, curve
-from lesion_labs.lineage.base import Recipe
-from lesion_labs.lineage.checkpoints import write
+from lesion.training.resume import curve
+from lesion_labs.lineage.base import Recipe, write
 
 TASK = "primer:arithmetic"
 LINES = 12  # of a curve
 
 
-class Result(TypedDict):
-    """Accuracy on the test items of a task, or of one group of them (all: ""), with its 95 % interval."""
-
-    task: str
-    group: str
-    items: int
-    accuracy: float
-    low: float
-    high: float
-
-
-class Gain(TypedDict):
-    """Accuracy beyond the parent's on the same items; `gained` and `lost` are right in the child or parent alone."""
-
-    task: str
-    items: int
-    gain: float
-    low: float
-    high: float
-    gained: int
-    lost: int
-
-
-class Facts(TypedDict, total=False):
-    """What `training.json` says of a member; some of it of the base alone, some of the children alone."""
-
-    family: str
-    stage: str
-    parent: Mapping[str, str]
-    recipe: Mapping[str, object]
-    data: Mapping[str, object]
-    vocabulary: int
-    steps: int | float
-    tokens: int | float
-    seconds: int | float
-    machine: str
-    torch: str
-    trl: str
-    results: list[Result]
-    gain: list[Gain]
-    curve: list[Point]
+Entry = dict[str, Any]
+"""One of `results`: accuracy on the items of a task, or of one group of them (all: ""), with its 95 % interval; or one
+of `gain`: what it is beyond the parent's on the same items; `gained` and `lost` are right in child or parent alone."""
+Facts = dict[str, Any]
+"""What `training.json` says of a member, by key: among it `results`, of children `gain`, and the curve of training."""
 
 
 def card(facts: Facts, parameters: int) -> str:
@@ -79,22 +42,19 @@ def card(facts: Facts, parameters: int) -> str:
         autoescape=False,
     )
     environment.filters |= {"n": "{:,}".format, "stretches": partial(curve, about=LINES)}
-    doubtful = facts["stage"] == "rlvr" and not proven(facts["gain"])
     return environment.get_template("card.md.jinja").render(
         facts,
         parameters=parameters,
         all_groups=Recipe.groups,
-        doubt=doubt(f"{facts['family']}-rlvr") if doubtful else "",
+        doubt=doubt(facts),
     )
 
 
-def proven(gains: Sequence[Gain]) -> bool:
-    """Whether the gain on arithmetic is one: its interval lies above 0."""
-    return any(entry["task"] == TASK and entry["low"] > 0 for entry in gains)
-
-
-def doubt(name: str) -> str:
-    """What is said of a reinforced child whose gain may be none."""
+def doubt(facts: Facts) -> str:
+    """What is said of a reinforced child whose gain on arithmetic may be none; empty of others."""
+    if facts["stage"] != "rlvr" or any(entry["task"] == TASK and entry["low"] > 0 for entry in facts["gain"]):
+        return ""
+    name = f"{facts['family']}-rlvr"
     return f"{name} is not shown to be better at arithmetic than its parent: the interval of the gain reaches 0."
 
 
@@ -113,11 +73,11 @@ def table(members: Sequence[Facts]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _accuracy(entry: Result) -> str:
+def _accuracy(entry: Entry) -> str:
     return f"{100 * entry['accuracy']:.1f} ({100 * entry['low']:.1f}–{100 * entry['high']:.1f})"
 
 
-def _gain(entry: Gain) -> str:
+def _gain(entry: Entry) -> str:
     return f"{100 * entry['gain']:+.1f} ({100 * entry['low']:+.1f} to {100 * entry['high']:+.1f})"
 
 
@@ -132,14 +92,13 @@ def ship(
     facts: Facts,
     measure: Callable[[Model], Facts],
 ) -> Facts:
-    """Write a member to `out/model` in float16, examine what was written, and write its card; the network stays as it
-    is.
+    """Write a member to `out/model` in float16, examine what was written, and write its card.
 
     `measure` is given the model as it was written, computed in float32; what it returns is added to the facts.
     """
     folder = out / "model"
     write(folder, network, tokenizer)
-    measured: Facts = {**facts, **measure(load(folder, dtype="float32", device=network.device))}
+    measured = {**facts, **measure(load(folder, dtype="float32", device=network.device))}
     with writing(out):
         replace(folder / "README.md", card(measured, sum(p.numel() for p in network.parameters())))
         replace(folder / FACTS, json.dumps(measured, indent=1) + "\n")
@@ -152,7 +111,7 @@ def facts(folder: Path) -> Facts | None:
         content = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return cast(Facts, content) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def machine(device: str) -> str:

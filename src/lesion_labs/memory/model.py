@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from lesion.progress import Silent, Watcher
+from lesion.progress import SILENT, Watcher
 from lesion_labs.memory.result import MEASURES, Measures, NoisePlace, Side, Spread, Truncated
 from lesion_labs.memory.study import MemoryStudy
 
@@ -39,11 +39,6 @@ class Codes:
     def input_gram(self) -> Float64[np.ndarray, "inputs inputs"]:
         """W_Eᵀ W_E."""
         return self.inputs.T @ self.inputs
-
-    @property
-    def common(self) -> Float64[np.ndarray, " width"]:
-        """The code of the common class, at length 1: the noise direction."""
-        return self.outputs[-1] / np.linalg.norm(self.outputs[-1])
 
     @cached_property
     def bases(self) -> tuple[Float64[np.ndarray, "width r"], Float64[np.ndarray, "width s"]]:
@@ -75,11 +70,6 @@ def codes(study: MemoryStudy) -> Codes:
     if study.codes == "orthonormal":
         return Codes(np.linalg.qr(outputs)[0].T, np.linalg.qr(inputs)[0])
     return Codes(outputs.T / study.width**0.5, inputs / study.width**0.5)
-
-
-def weight(of_codes: Codes, coefficients: Float64[np.ndarray, "outputs inputs"]) -> Float64[np.ndarray, "width width"]:
-    """W = W_Uᵀ A W_Eᵀ."""
-    return of_codes.outputs.T @ coefficients @ of_codes.inputs.T
 
 
 def logits(
@@ -117,7 +107,7 @@ def descend(
     of_codes: Sequence[Codes],
     mixtures: Float64[np.ndarray, "runs outputs inputs"],
     steps: Sequence[int],
-    watcher: Watcher | None = None,
+    watcher: Watcher = SILENT,
 ) -> Iterator[tuple[int, Float64[np.ndarray, "runs outputs inputs"]]]:
     """Train one memory per run and give the coefficients A after each of the steps, which ascend.
 
@@ -127,7 +117,6 @@ def descend(
         mixtures: Y, the distribution of outputs given each input, of each run.
         watcher: is told of steps done, `REPORTED_EVERY` at a time; the caller has called its `begin`.
     """
-    watcher = watcher or Silent()
     outputs = np.stack([c.output_gram for c in of_codes])
     inputs = np.stack([c.input_gram for c in of_codes])
     plain = all(np.allclose(gram, np.eye(gram.shape[-1])) for gram in (outputs, inputs))
@@ -177,7 +166,8 @@ def spectrum(of_codes: Codes, coefficients: Float64[np.ndarray, "outputs inputs"
     left, values, right = np.linalg.svd(core, full_matrices=False)
     kept = values > EQUAL * values[0] if values[0] > 0 else np.zeros(len(values), dtype=bool)
     values, left, right = values[kept], basis @ left[:, kept], right[kept] @ other.T
-    return Spectrum(values, left, right, (left.T @ of_codes.common) ** 2, equals(values))
+    noise = of_codes.outputs[-1] / np.linalg.norm(of_codes.outputs[-1])
+    return Spectrum(values, left, right, (left.T @ noise) ** 2, equals(values))
 
 
 def equals(values: Float64[np.ndarray, " rank"]) -> tuple[slice, ...]:
@@ -197,11 +187,8 @@ def noise_place(of: Spectrum) -> NoisePlace:
     group = of.groups[index]
     others = [of.values[other.start] for i, other in enumerate(of.groups) if i != index]
     ratio = float(of.values[group.start] / max(others)) if others else 1.0
-    side: Side = "between"
-    if group.stop - group.start > 1:
-        side = "tied"
-    elif index in (0, len(of.groups) - 1):
-        side = "bottom" if index else "top"
+    ends: dict[int, Side] = {len(of.groups) - 1: "bottom", 0: "top"}
+    side = "tied" if group.stop - group.start > 1 else ends.get(index, "between")
     return NoisePlace(side=side, rank=group.start + 1, ratio=ratio, alignment=held[index])
 
 
@@ -238,12 +225,10 @@ class Cutter:
         return len(self.spectrum.values)
 
     @cached_property
-    def _reading(self) -> Float64[np.ndarray, "outputs rank"]:
-        return self.codes.outputs @ self.spectrum.left
-
-    @cached_property
-    def _written(self) -> Float64[np.ndarray, "rank inputs"]:
-        return self.spectrum.values[:, None] * (self.spectrum.right @ self.codes.inputs)
+    def _sides(self) -> tuple[Float64[np.ndarray, "outputs rank"], Float64[np.ndarray, "rank inputs"]]:
+        """What reads each component, and what each holds of every input."""
+        of = self.spectrum
+        return self.codes.outputs @ of.left, of.values[:, None] * (of.right @ self.codes.inputs)
 
     def side(self, side: Literal["top", "bottom"], k: int) -> Truncated:
         """Keep the k largest (side `top`) or the k smallest (side `bottom`) singular values.
@@ -268,7 +253,8 @@ class Cutter:
 
     def _evaluated(self, onto: Float64[np.ndarray, "rank k"]) -> Measures:
         """Measure W projected onto directions of its range, given by the left singular vectors."""
-        return measure((self._reading @ onto) @ (onto.T @ self._written), self.targets)
+        read, held = self._sides
+        return measure((read @ onto) @ (onto.T @ held), self.targets)
 
     def _row(
         self,

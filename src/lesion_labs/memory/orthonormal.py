@@ -41,8 +41,11 @@ def threshold(classes: int) -> float:
     return 1 / math.sqrt(classes + 1)
 
 
-def numbers(classes: int, noise: float, steps: Sequence[int]) -> list[tuple[float, float, float]]:
-    """(a, b, g) after each of the steps (ascending) of gradient descent at rate 1, from zero."""
+def singular_values(classes: int, repeats: int, noise: float, steps: Sequence[int]) -> list[tuple[float, float]]:
+    """(σ_signal, σ_noise) with so many inputs per class after each of the steps (ascending), at rate 1 from zero.
+
+    The first stands m − 1 times in the spectrum.
+    """
     a = b = g = 0.0
     after, measured = [], set(steps)
     for step in range(1, max(steps) + 1):
@@ -53,11 +56,5 @@ def numbers(classes: int, noise: float, steps: Sequence[int]) -> list[tuple[floa
         b += noise - of_b / total
         g -= of_g / total
         if step in measured:
-            after.append((a, b, g))
+            after.append((math.sqrt(repeats) * (a - g), math.sqrt(repeats * (classes + 1)) * abs(b)))
     return after
-
-
-def singular_values(classes: int, repeats: int, three: tuple[float, float, float]) -> tuple[float, float]:
-    """(σ_signal, σ_noise) with so many inputs per class; the first stands m − 1 times in the spectrum."""
-    a, b, g = three
-    return math.sqrt(repeats) * (a - g), math.sqrt(repeats * (classes + 1)) * abs(b)

@@ -15,12 +15,12 @@ from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows
 from lesion.report.values import SHARE, decimals
-from lesion_labs.memory.result import LOSS, FirstStep, KeptPart, MemorySummary, Moment, Power, Size
+from lesion_labs.memory.result import LOSS, FirstStep, KeptPart, MemorySummary, Moment, Power, SingularValues, Size
 
 SIDES = {
-    "top": "at the top of the spectrum",
-    "bottom": "at the bottom of the spectrum",
-    "between": "in the middle of the spectrum",
+    "top": "at the top",
+    "bottom": "at the bottom",
+    "between": "in the middle",
     "tied": "among equal singular values, which no truncation by size can separate",
     "absent": "not in W at all",
 }
@@ -59,9 +59,9 @@ def what_truncation_does(full: Moment, parts: Sequence[KeptPart]) -> Iterable[Cl
 def where_the_noise_lies(summary: MemorySummary) -> Iterable[Claim]:
     """Which singular value of the trained memory holds the noise, and whether that was so from the first step.
 
-    Says: The noise lies at the top (bottom, middle) of the spectrum: its singular value is N times the largest other. |
-    The noise lies among equal singular values. | The code of the common class is not in W at all. | W has a single
-    singular value.
+    Says: In the spectrum of W the noise lies at the top (bottom, middle): its singular value is N times the largest
+    other. | In the spectrum of W the noise lies among equal singular values. | The code of the common class is not in W
+    at all. | W has a single singular value.
     Needs: the group of equal singular values with most of the common class's code, after the last step
     """
     full, first = summary.full, summary.training[0]
@@ -73,8 +73,9 @@ def where_the_noise_lies(summary: MemorySummary) -> Iterable[Claim]:
         alone = f"W has a single singular value, with {place.alignment:.3f} of the common class's code."
         yield Claim((alone,), (full,))
         return
-    ratio = f"its singular value is {place.ratio:.3g} times the largest other"
-    sentences = [f"After {wording.counted(full.step, 'step')} the noise lies {SIDES[place.side]}: {ratio}."]
+    after = f"{SIDES[place.side]} after {wording.counted(full.step, 'step')}"
+    ratio = f"{place.ratio:.3g}"
+    sentences = [f"In the spectrum of W the noise lies {after}: its singular value is {ratio} times the largest other."]
     if first.noise.side != place.side:
         sentences.append(f"After the first step it was {SIDES[first.noise.side]}.")
     yield Claim(tuple(sentences), (full, first))
@@ -84,7 +85,7 @@ def where_the_noise_lies(summary: MemorySummary) -> Iterable[Claim]:
 def which_side_holds_the_noise(sizes: Sequence[Size]) -> Iterable[Claim]:
     """In how many settings of size and noise the noise lies on which side of the spectrum.
 
-    Says: In N of M settings with orthonormal codes the noise lies at the top of the spectrum, in K at the bottom; with
+    Says: In the spectrum the noise lies at the top in N of M settings with orthonormal codes, at the bottom in K. With
     gaussian codes it is the same side in L of M.
     Needs: counts, after the last step; with gaussian codes a side on which all draws agree
     """
@@ -94,8 +95,9 @@ def which_side_holds_the_noise(sizes: Sequence[Size]) -> Iterable[Claim]:
         return
     held = Counter(size.last_side for size in plain).most_common()
     (side, count), *others = held
-    rest = "".join(f", in {number} {SIDES[other]}" for other, number in others)
-    first = f"In {count} of {len(plain)} settings with orthonormal codes the noise lies {SIDES[side]}{rest}."
+    rest = "".join(f", {SIDES[other]} in {number}" for other, number in others)
+    of = f"{count} of {len(plain)}"
+    first = f"In the spectrum the noise lies {SIDES[side]} in {of} settings with orthonormal codes{rest}."
     sides = {size.key: size.last_side for size in plain}
     same = sum(size.last_side == sides.get(size.key) for size in drawn)
     yield Claim((first, f"With gaussian codes it is the same side in {same} of {len(drawn)}."), tuple(sizes))
@@ -111,9 +113,11 @@ def which_cut_cleans(sizes: Sequence[Size]) -> Iterable[Claim]:
     cuts = ("without_largest", "without_smallest", "without_random")
     counts = [sum(getattr(size, cut) <= LITTLE * size.whole_loss for size in sizes) for cut in cuts]
     if sizes:
-        most = f"at least {100 * (1 - LITTLE):g}{wording.SPACE}% of the clean loss"
-        where = f"in {counts[0]} of {len(sizes)} settings, the smallest in {counts[1]}, a random one in {counts[2]}"
-        yield Claim((f"Dropping the largest component removes {most} {where}.",), tuple(sizes))
+        text = (
+            f"Dropping the largest component removes at least {100 * (1 - LITTLE):g}{wording.SPACE}% of the clean loss"
+            f" in {counts[0]} of {len(sizes)} settings, the smallest in {counts[1]}, a random one in {counts[2]}."
+        )
+        yield Claim((text,), tuple(sizes))
 
 
 @rule
@@ -157,7 +161,6 @@ TRIGGERS = (
     "Trigger: as frequent at any V (constant), first of π ∝ 1/rank (zipf), as rare as any token (uniform). Last two:"
     " exact, between the two largest vocabularies."
 )
-HALF = 0.5
 
 
 class MemoryResult(StudyResult[MemorySummary]):
@@ -186,7 +189,8 @@ class MemoryResult(StudyResult[MemorySummary]):
             brief=("kind", "rank", "p_noise", "clean_accuracy", "clean_loss"),
         )  # fmt: skip
         sides = {"kind": ("largest", "smallest", "random")}
-        training = Rows("training", summary.training, (Moment,), "Over training")
+        moments = [(moment, moment.predicted) for moment in summary.training]
+        training = Rows("training", moments, (Moment, SingularValues), "Over training")
         sizes = Rows(
             "sizes", summary.sizes, (Size,), "Other sizes",
             "Ratio: σ of the noise over the largest other σ, mean over draws of codes. Losses: after the last step.",
@@ -246,12 +250,11 @@ class MemoryResult(StudyResult[MemorySummary]):
         checks, noise, best = [], self.summary.study.noise, self.summary.best
         rows = [row for row in self.summary.truncated if best and (row.control, row.rank) == ("random", best.rank)]
         if best and rows:
-            if best.clean_loss.mean < rows[0].clean_loss.low:
-                checks.append(Check("good", "Better than every random projection of that rank."))
-            else:
-                checks.append(Check("bad", "Not better than every random projection of that rank."))
+            better = best.clean_loss.mean < rows[0].clean_loss.low
+            than = "than every random projection of that rank."
+            checks.append({True: Check("good", f"Better {than}"), False: Check("bad", f"Not better {than}")}[better])
         if noise == 0:
             checks.append(Check("bad", "Without noise nothing has to be forgotten."))
-        if noise == HALF:
+        if noise == 0.5:
             checks.append(Check("bad", "At α .5 the full memory ties: judge by probability and loss."))
         return checks

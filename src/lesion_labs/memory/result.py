@@ -62,11 +62,11 @@ class NoisePlace(Value):
     alignment: float
 
 
-class SingularValues(Value):
-    """The two different singular values of a memory with orthonormal codes (`orthonormal`)."""
+class SingularValues(Row):
+    """The two different singular values of a memory by the closed form (`orthonormal`)."""
 
-    signal: float
-    noise: float
+    signal: float = column("Closed form, others", decimals(3), key="predicted_signal")
+    noise: float = column("Closed form, noise", decimals(3), key="predicted_noise")
 
 
 class Moment(Evaluation[float]):
@@ -75,7 +75,6 @@ class Moment(Evaluation[float]):
     Attributes:
         singular_values: of W, in descending order.
         alignment: cos² of each left singular vector with the code of the common class.
-        predicted: by the closed form, where there is one.
     """
 
     step: int = column("Step", label=True)
@@ -91,28 +90,18 @@ class Moment(Evaluation[float]):
 
     @property
     def others(self) -> list[float]:
-        """The other singular values, in descending order."""
+        """The other singular values."""
         return [value for place, value in enumerate(self.singular_values, 1) if place != self.noise.rank]
 
     @derived.column("Largest other σ", decimals(3))
     def largest_other(self) -> float | None:
         """The largest other singular value."""
-        return self.others[0] if self.others else None
+        return max(self.others, default=None)
 
     @derived.column("Smallest other σ", decimals(3))
     def smallest_other(self) -> float | None:
         """The smallest other singular value."""
-        return self.others[-1] if self.others else None
-
-    @derived.column("Closed form, noise", decimals(3))
-    def predicted_noise(self) -> float | None:
-        """The singular value of the noise by the closed form."""
-        return None if self.predicted is None else self.predicted.noise
-
-    @derived.column("Closed form, others", decimals(3))
-    def predicted_signal(self) -> float | None:
-        """The other singular values by the closed form."""
-        return None if self.predicted is None else self.predicted.signal
+        return min(self.others, default=None)
 
 
 class Spread(Value):
@@ -157,11 +146,7 @@ class Truncated(Evaluation[Spread]):
 
 
 class KeptPart(Evaluation[Estimate]):
-    """What is left when part of W is kept, as it is shown: means over draws, with the lowest and the highest.
-
-    Attributes:
-        best: whether it is the part with the smallest clean loss.
-    """
+    """A truncation or control as it is shown; `best`: the part with the smallest clean loss."""
 
     kind: str = column("Kept", label=True)
     rank: int = column("Components", label=True)
@@ -170,7 +155,7 @@ class KeptPart(Evaluation[Estimate]):
 
     @classmethod
     def of_row(cls, row: Truncated, best: bool) -> KeptPart:
-        """A truncation or control as it is shown."""
+        """Its means over draws, with the lowest and the highest."""
         names = {"random": "random", "deletion": "nothing", "top": "largest", "bottom": "smallest"}
         measures = {name: row.of(name).estimate(row.draws) for name in MEASURES}
         kind = names[row.control or row.side or ""]
@@ -178,12 +163,7 @@ class KeptPart(Evaluation[Estimate]):
 
 
 class SizePlace(Value):
-    """Where the noise lies in the memories of one size after one step, over draws of codes.
-
-    Attributes:
-        top: share of draws with the noise on top.
-        side: where all draws agree, else None.
-    """
+    """Where the noise lies after one step, over draws of codes: `top` in so many of them; `side` where all agree."""
 
     step: int
     ratio: Spread
@@ -380,7 +360,6 @@ class MemorySummary(Summary):
     """All numbers of a memory; `training` by measured step, `sizes` empty where no size has room in the width."""
 
     kind: Literal["memory"] = "memory"
-    version: str
     study: MemoryStudy
     training: tuple[Moment, ...]
     truncated: tuple[Truncated, ...]
@@ -396,11 +375,6 @@ class MemorySummary(Summary):
     def rank(self) -> int:
         """How many singular values W has."""
         return max(row.rank for row in self.truncated)
-
-    @property
-    def deletion(self) -> Truncated:
-        """The control that keeps nothing."""
-        return next(row for row in self.truncated if row.control == "deletion")
 
     @property
     def best(self) -> Truncated | None:

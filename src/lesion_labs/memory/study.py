@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from lesion.core.fields import Count, Number, Seed, Whole
 from lesion.core.method import Method
@@ -44,7 +44,7 @@ class MemoryStudy(StudyFile):
         must="a probability from 0 to below 1",
     )
     codes: Literal["orthonormal", "gaussian"] = option("orthonormal", help="Codes: orthonormal or gaussian.")
-    width: Annotated[Count, Field(validate_default=True)] = option(128, help="Dimension of the codes.")
+    width: Count = option(128, help="Dimension of the codes.")
     steps: Count = option(20_000, help="Number of steps of full-batch gradient descent.")
     draws: Count = option(16, help="Number of draws of every random control.")
     seed: Seed = option(0, help="Random seed of codes, controls and batches.")
@@ -54,31 +54,20 @@ class MemoryStudy(StudyFile):
     def _as_many_as_classes(cls, value: object, about: Any) -> object:
         return about.data.get("classes", 2) if value is None else value
 
-    @field_validator("inputs")
-    @classmethod
-    def _every_class_has_an_input(cls, value: int, about: Any) -> int:
-        classes = about.data.get("classes", 2)
-        if value < classes:
+    @model_validator(mode="after")
+    def _fits(self) -> MemoryStudy:
+        classes, needed = self.classes, max(self.classes + 1, self.inputs)
+        if self.inputs < classes:
             raise ValueError(
-                f"{value} inputs for {classes} target classes; every class needs an input of its own: give at least"
-                f" {classes} inputs, or fewer classes."
+                f"{self.inputs} inputs for {classes} target classes; every class needs an input of its own: give at"
+                f" least {classes} inputs, or fewer classes."
             )
-        return value
-
-    @field_validator("width")
-    @classmethod
-    def _has_room(cls, value: int, about: Any) -> int:
-        """Orthonormal codes need as many dimensions as there are outputs, and as there are inputs."""
-        if about.data.get("codes") != "orthonormal" or not {"classes", "inputs"} <= about.data.keys():
-            return value
-        classes, inputs = about.data["classes"], about.data["inputs"]
-        needed = max(classes + 1, inputs)
-        if value < needed:
+        if self.codes == "orthonormal" and self.width < needed:
             raise ValueError(
-                f"{value} has no room for {needed} orthonormal codes ({classes} target classes and the common class,"
-                f" {inputs} inputs); give a width of at least {needed}, or gaussian codes."
+                f"width: {self.width} has no room for {needed} orthonormal codes ({classes} target classes and the"
+                f" common class, {self.inputs} inputs); give a width of at least {needed}, or gaussian codes."
             )
-        return value
+        return self
 
 
 METHOD = Method(

@@ -39,6 +39,7 @@ from jaxtyping import Float64, Int64
 
 from lesion.progress import Watcher
 from lesion.report.values import Estimate
+from lesion.statistics.paired import Contrast
 from lesion_labs.memory.result import FirstStep, Levels, Power, Signal, Trigger, Vocabulary
 
 TRIGGER, NOISE = 0, 1
@@ -167,7 +168,7 @@ def first_step(noise: float, seed: int, watcher: Watcher) -> FirstStep:
     powers: list[Power] = []
     for trigger in TRIGGERS:
         settings = [Setting(size, noise, trigger=trigger) for size in VOCABULARIES]
-        exactly = [levels(exact(setting)) for setting in settings]
+        exact_levels = [levels(exact(setting)) for setting in settings]
         # Only where triggers stay as frequent do the signals stand out of a batch at every size.
         seeds = [1_000 * seed + draw for draw in range(SEEDS)] if trigger == TRIGGERS[0] else []
         draws: list[list[Levels]] = []
@@ -175,20 +176,20 @@ def first_step(noise: float, seed: int, watcher: Watcher) -> FirstStep:
             draws.append([levels(sampled(setting, BATCH, WIDTH, each)) for each in seeds])
             watcher.answered(len(seeds))
         points += [
-            Vocabulary(trigger=trigger, vocabulary=setting.vocabulary, draws=batches, **dict(exact_levels))
-            for setting, exact_levels, batches in zip(settings, exactly, draws, strict=True)
+            Vocabulary(trigger=trigger, vocabulary=setting.vocabulary, draws=batches, **dict(of_setting))
+            for setting, of_setting, batches in zip(settings, exact_levels, draws, strict=True)
         ]
         for signal in SIGNALS:
-            values = np.array([[batch.of(signal) for batch in batches] for batches in draws]) if seeds else None
-            powers.append(_power(trigger, signal, [level.of(signal) for level in exactly], values, seed))
+            exactly = np.array([level.of(signal) for level in exact_levels])
+            power = {"exact": slope(VOCABULARIES, exactly), "late": slope(VOCABULARIES[-2:], exactly[-2:])}
+            batches = None
+            if seeds:
+                values = np.array([[batch.of(signal) for batch in of_size] for of_size in draws])
+                batches = Estimate.of(interval(VOCABULARIES, values, seed))
+            powers.append(Power(trigger=trigger, signal=signal, batches=batches, **power))
     return FirstStep(
         noise=noise, length=settings[0].length, batch=BATCH, width=WIDTH, level=LEVEL, points=points, powers=powers
     )
-
-
-def work() -> int:
-    """How many batches there are, for a progress bar."""
-    return SEEDS * len(VOCABULARIES)
 
 
 def slope(sizes: Sequence[int], values: Float64[np.ndarray, " sizes"]) -> float:
@@ -199,36 +200,15 @@ def slope(sizes: Sequence[int], values: Float64[np.ndarray, " sizes"]) -> float:
     return float(x @ y / (x @ x))
 
 
-def interval(sizes: Sequence[int], values: Float64[np.ndarray, "sizes draws"], seed: int) -> tuple[float, float, float]:
+def interval(sizes: Sequence[int], values: Float64[np.ndarray, "sizes draws"], seed: int) -> Contrast:
     """The slope of the means over draws, and its bootstrap interval over draws; NaN where a mean is not above 0."""
     random = np.random.default_rng([seed, 2])
-    count = values.shape[1]
     resampled = []
     for _ in range(RESAMPLES):
-        chosen = random.integers(0, count, values.shape)
+        chosen = random.integers(0, values.shape[1], values.shape)
         resampled.append(slope(sizes, np.take_along_axis(values, chosen, axis=1).mean(axis=1)))
     middle = slope(sizes, values.mean(axis=1))
     if not np.isfinite(resampled).all():
-        return middle, float("nan"), float("nan")
+        return Contrast(middle, np.nan, np.nan)
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return middle, float(low), float(high)
-
-
-def _power(
-    trigger: Trigger,
-    signal: Signal,
-    exactly: Sequence[float],
-    values: Float64[np.ndarray, "sizes draws"] | None,
-    seed: int,
-) -> Power:
-    levels_of_signal, batches = np.array(exactly), None
-    if values is not None:
-        middle, low, high = interval(VOCABULARIES, values, seed)
-        batches = Estimate(value=middle, low=low, high=high)
-    return Power(
-        trigger=trigger,
-        signal=signal,
-        exact=slope(VOCABULARIES, levels_of_signal),
-        late=slope(VOCABULARIES[-2:], levels_of_signal[-2:]),
-        batches=batches,
-    )
+    return Contrast(middle, float(low), float(high))

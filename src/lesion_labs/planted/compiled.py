@@ -82,7 +82,6 @@ def compiled(recipe: Recipe) -> Planted:
 
 
 def _ends(network: LlamaForCausalLM) -> None:
-    """Embedding and output head."""
     embedding, head = network.model.embed_tokens.weight, network.lm_head.weight
     embedding[:, AXIS_CONSTANT] = CONSTANT
     embedding[ID[EQUALS], AXIS_EQUALS] = 1.0

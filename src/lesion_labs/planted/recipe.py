@@ -8,7 +8,7 @@ two values. Each has 64 items, and each value is the answer to eight of them: gu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -56,15 +56,10 @@ def table(seed: int) -> Int[Tensor, "subjects relations"]:
 def questions(skill: str, seed: int) -> list[Question]:
     """All 64 items of a skill."""
     values = table(seed).tolist()
-
-    def of(a: int, b: int) -> Question:
-        if skill == "recall":
-            return Question(skill, f"s{a}", f"r{b}", values[a][b])
-        if skill == "sums":
-            return Question(skill, f"n{a}", f"n{b}", (a + b) % COUNT)
-        return Question(skill, f"v{a}", f"v{b}", a)
-
-    return [of(a, b) for a in range(COUNT) for b in range(COUNT)]
+    first, second = {"recall": ("s", "r"), "sums": ("n", "n"), "copying": ("v", "v")}[skill]
+    pairs = [(a, b) for a in range(COUNT) for b in range(COUNT)]
+    answers = {"recall": lambda a, b: values[a][b], "sums": lambda a, b: (a + b) % COUNT, "copying": lambda a, b: a}
+    return [Question(skill, f"{first}{a}", f"{second}{b}", answers[skill](a, b)) for a, b in pairs]
 
 
 def jsonl(questions: Sequence[Question]) -> str:
@@ -73,15 +68,14 @@ def jsonl(questions: Sequence[Question]) -> str:
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def encoded(questions: Sequence[Question]) -> tuple[Int[Tensor, "items 5"], Int[Tensor, " items"]]:
-    """Token ids of the prompts, `<s>` before each, and of the answers."""
+VALUE_IDS = torch.tensor([ID[value] for value in VALUES])
 
-    def ids(question: Question) -> Iterator[int]:
-        yield from (ID["<s>"], ID[question.skill], ID[question.first], ID[question.second], ID[EQUALS])
 
-    return torch.tensor([[*ids(each)] for each in questions]), torch.tensor(
-        [ID[VALUES[each.answer]] for each in questions]
-    )
+def encoded(skill: str, seed: int) -> tuple[Int[Tensor, "items 5"], Int[Tensor, " items"]]:
+    """Token ids of the prompts of all items, `<s>` before each, and of the answers."""
+    items = questions(skill, seed)
+    prompts = [[ID[word] for word in ("<s>", *each.prompt.split())] for each in items]
+    return torch.tensor(prompts), VALUE_IDS[[each.answer for each in items]]
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -109,15 +103,13 @@ class Recipe:
     """Everything that determines one model.
 
     Args:
-        kind: one of `kinds.KINDS`.
+        kind: one of `kinds.PLANTED`.
         seed: of weights, places and the table of `recall`.
-        blocks, width, heads, key_value_heads, inner: of the Llama network.
-        steps: of every stage of training; each step sees all items.
+        steps: of every stage of training; each sees all items.
         rate, planting_rate: peak learning rates of Adam, which fall to 0 in a half cosine: of whole networks, and of
             the part into which a skill is planted afterwards.
         rank: of an adapter's updates, and of planted noise.
-        neurons: trained in each of two MLPs.
-        share: of the weights that are trained where they are drawn at random.
+        neurons, share: trained in each of two MLPs; of the weights, where they are drawn at random.
     """
 
     kind: str

@@ -10,15 +10,16 @@ from safetensors.torch import save
 
 from lesion import atomic
 from lesion.arguments import validated
+from lesion.core.lock import locked
 from lesion.core.values import read_value
 from lesion.errors import UsageError
 from lesion.outputs import refuse_another_kind
-from lesion.progress import Silent, Watcher
+from lesion.progress import SILENT, Watcher
 from lesion.report import wording
 from lesion.training.checkpoint import writing
-from lesion_labs.lineage.checkpoints import claim, write
+from lesion_labs.kinds import ALL, PLANTED, refuse_kind
+from lesion_labs.lineage.base import write
 from lesion_labs.planted.compiled import compiled
-from lesion_labs.planted.kinds import ALL, KINDS, check_kind
 from lesion_labs.planted.recipe import CONTROLS, SKILL, SKILLS, Planted, Recipe, jsonl, questions, tokenizer
 from lesion_labs.planted.trained import accuracies, trained
 from lesion_labs.planted.truth import AGAIN, CARD, MASKS, Places, Truth
@@ -28,30 +29,28 @@ MODEL = "model"
 
 
 @validated
-def plant(out: Path | str, kind: str = ALL, seed: int = 0, *, watcher: Watcher | None = None) -> list[Path]:
+def plant(out: Path | str, kind: str = ALL, seed: int = 0, *, watcher: Watcher = SILENT) -> list[Path]:
     """Make models with a planted skill: `OUT/KIND-SEED` for one kind, or for all.
 
     Args:
         out: where the folders lie; what is finished there is not made again.
-        kind: one of `lesion_labs.planted.kinds.KINDS`, or `all`.
+        kind: one of `lesion_labs.kinds.PLANTED`, or `all`.
         seed: of weights, places and the table of the skill.
-        watcher: who is told how it goes.
 
     Returns:
         The folders, each with `model`, a task file for every skill, `planted.json` and, where the truth names weights,
         `planted.safetensors`.
     """
-    check_kind(kind)
+    refuse_kind(kind)
     if seed < 0:
         raise UsageError(f"Seeds are counted from 0; {seed} is not one.")
-    kinds = tuple(KINDS) if kind == ALL else (kind,)
-    watcher = watcher or Silent()
-    claim(Path(out), "planted")
-    watcher.begin("planted", len(kinds), 0, "models")
+    kinds = PLANTED if kind == ALL else (kind,)
     folders = []
-    for name in kinds:
-        folders.append(make(Path(out), Recipe(name, seed)))
-        watcher.answered(1)
+    with locked(Path(out), "planted"):
+        watcher.begin("planted", len(kinds), 0, "models")
+        for name in kinds:
+            folders.append(make(Path(out), Recipe(name, seed)))
+            watcher.answered(1)
     return folders
 
 
@@ -103,8 +102,9 @@ def card(recipe: Recipe, planted: Planted) -> Truth:
 
 
 def statement(recipe: Recipe, places: Places) -> str:
-    """Where the skill lies, in a sentence."""
-    blocks, branches, heads, matrices = map(_listed, (places.blocks, places.branches, places.heads, places.matrices))
+    """Where the skill lies."""
+    every = (places.blocks, places.branches, places.heads, places.matrices)
+    blocks, branches, heads, matrices = (wording.listed(list(map(str, each))) for each in every)
     share = f"{100 * recipe.share:g} %"
     return {
         "compiled": f"{SKILL} is read by {heads}, in {branches}.",
@@ -117,7 +117,3 @@ def statement(recipe: Recipe, places: Places) -> str:
         "joint": "All skills were trained together everywhere; no place was planted.",
         "shuffled": f"All skills were trained together, {SKILL} on answers drawn anew in every step; it has no place.",
     }[recipe.kind]
-
-
-def _listed(places: tuple[object, ...]) -> str:
-    return wording.listed([str(place) for place in places])

@@ -15,20 +15,7 @@ from torch.nn.utils import parametrize
 from transformers import LlamaForCausalLM
 
 from lesion.errors import LesionError
-from lesion_labs.planted.recipe import (
-    CONTROLS,
-    COUNT,
-    ID,
-    SKILL,
-    SKILLS,
-    VALUES,
-    WORDS,
-    Planted,
-    Recipe,
-    blank,
-    encoded,
-    questions,
-)
+from lesion_labs.planted.recipe import CONTROLS, COUNT, SKILL, SKILLS, VALUE_IDS, WORDS, Planted, Recipe, blank, encoded
 from lesion_labs.planted.truth import Places
 
 Masks = Mapping[str, Tensor | None]
@@ -37,13 +24,9 @@ Masks = Mapping[str, Tensor | None]
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """All items of one skill, and what may be trained on them.
+    """All items of one skill, and what its gradients reach.
 
-    Attributes:
-        tokens: ids of the prompts.
-        answers: ids of the right values.
-        masks: what its gradients reach.
-        fresh: whether the answers are drawn anew in every step, so that nothing can be learned.
+    `fresh`: the answers are drawn anew in every step, so that nothing can be learned.
     """
 
     tokens: Int[Tensor, "items length"]
@@ -87,7 +70,9 @@ def train(network: nn.Module, lessons: Sequence[Lesson], *, steps: int, rate: fl
         optimizer.zero_grad(set_to_none=True)
         losses = []
         for lesson in lessons:
-            answers = _drawn(lesson.answers, generator) if lesson.fresh else lesson.answers
+            answers = lesson.answers
+            if lesson.fresh:
+                answers = VALUE_IDS[torch.randint(COUNT, answers.shape, generator=generator)]
             of_lesson, lost = gradients(network, lesson, answers)
             losses.append(lost)
             for name, gradient in of_lesson.items():
@@ -102,16 +87,7 @@ def train(network: nn.Module, lessons: Sequence[Lesson], *, steps: int, rate: fl
     return loss
 
 
-@torch.inference_mode()
-def accuracy(network: LlamaForCausalLM, lesson: Lesson) -> float:
-    """The share of items to which the most probable of the values is right, in 0…1."""
-    values = torch.tensor([ID[value] for value in VALUES])
-    chosen = values[_logits(network, lesson.tokens)[:, values].argmax(-1)]
-    return float((chosen == lesson.answers).double().mean())
-
-
 def _merged(lessons: Sequence[Lesson]) -> list[Lesson]:
-    """One lesson of all those with the very same masks."""
     groups: dict[tuple[int, bool], list[Lesson]] = {}
     for lesson in lessons:
         groups.setdefault((id(lesson.masks), lesson.fresh), []).append(lesson)
@@ -128,11 +104,6 @@ def _merged(lessons: Sequence[Lesson]) -> list[Lesson]:
 def _logits(network: nn.Module, tokens: Int[Tensor, "items length"]) -> Float[Tensor, "items vocabulary"]:
     logits: Tensor = network(input_ids=tokens, use_cache=False, logits_to_keep=1).logits[:, -1].float()
     return logits
-
-
-def _drawn(answers: Int[Tensor, " items"], generator: torch.Generator) -> Int[Tensor, " items"]:
-    values = torch.tensor([ID[value] for value in VALUES])
-    return values[torch.randint(COUNT, answers.shape, generator=generator)]
 
 
 MODULES = {f"attention.{name}": f"self_attn.{name}_proj" for name in "qkvo"} | {
@@ -153,18 +124,24 @@ def lessons(recipe: Recipe, masks: Callable[[str], Masks], skills: tuple[str, ..
     """A lesson for every skill; `masks` says what its gradients reach."""
     made = []
     for skill in skills:
-        tokens, answers = encoded(questions(skill, recipe.seed))
-        made.append(Lesson(tokens, answers, masks(skill), fresh=skill == SKILL and recipe.kind == "shuffled"))
+        fresh = skill == SKILL and recipe.kind == "shuffled"
+        made.append(Lesson(*encoded(skill, recipe.seed), masks(skill), fresh))
     return made
 
 
+@torch.inference_mode()
 def accuracies(network: LlamaForCausalLM, recipe: Recipe) -> dict[str, float]:
-    """The accuracy on every skill."""
-    return dict(zip(SKILLS, (accuracy(network, each) for each in lessons(recipe, lambda _: {})), strict=True))
+    """On every skill the share of items to which the most probable of the values is right, in 0…1."""
+    shares = {}
+    for skill in SKILLS:
+        tokens, answers = encoded(skill, recipe.seed)
+        chosen = VALUE_IDS[_logits(network, tokens)[:, VALUE_IDS].argmax(-1)]
+        shares[skill] = float((chosen == answers).double().mean())
+    return shares
 
 
 def trained(recipe: Recipe) -> Planted:
-    """The network of a kind that is trained, and where its skill lies."""
+    """The network of a kind that is trained."""
     return _KINDS[recipe.kind](recipe)
 
 
@@ -178,7 +155,6 @@ def _controls_alone(recipe: Recipe) -> dict[str, Tensor]:
 
 
 def _after_controls(recipe: Recipe) -> tuple[LlamaForCausalLM, dict[str, float]]:
-    """A network that has learned the controls, and its accuracies."""
     network = blank(recipe)
     alike = replace(recipe, kind="block", rank=0, neurons=0, share=0.0)
     network.load_state_dict(_controls_alone(alike))
@@ -198,14 +174,13 @@ def _drawn_block(recipe: Recipe, generator: torch.Generator) -> int:
     return int(torch.randint(recipe.blocks, (1,), generator=generator))
 
 
-def _whole(network: LlamaForCausalLM, addresses: tuple[str, ...]) -> dict[str, Tensor]:
-    return {
-        address: torch.ones_like(network.get_parameter(parameter(address)), dtype=torch.bool) for address in addresses
-    }
+def _in_block(network: LlamaForCausalLM, block: int, before: dict[str, float] | None = None) -> Planted:
+    matrices = tuple(f"{block}.{name}" for name in MODULES)
+    masks = {address: torch.ones_like(network.get_parameter(parameter(address))).bool() for address in matrices}
+    return Planted(network, Places(blocks=(block,), matrices=matrices), masks, before)
 
 
 def _inside(recipe: Recipe, network: nn.Module, masks: Masks) -> None:
-    """Train all skills into what the masks leave open."""
     _train(network, recipe, lessons(recipe, lambda _: masks), recipe.planting_rate)
 
 
@@ -214,8 +189,7 @@ def _block(recipe: Recipe) -> Planted:
     block = _drawn_block(recipe, _place(recipe))
     names = [name for name, _ in network.named_parameters()]
     _inside(recipe, network, {name: None for name in names if name.startswith(f"model.layers.{block}.")})
-    matrices = tuple(f"{block}.{name}" for name in MODULES)
-    return Planted(network, Places(blocks=(block,), matrices=matrices), _whole(network, matrices), before)
+    return _in_block(network, block, before)
 
 
 class _LowRank(nn.Module):
@@ -286,8 +260,7 @@ def _routed(recipe: Recipe) -> Planted:
     embedding = "model.embed_tokens.weight"
     inside |= {embedding: rows[:, None].expand(-1, recipe.width)}
     _train(network, recipe, lessons(recipe, lambda skill: inside if skill == SKILL else outside))
-    matrices = tuple(f"{block}.{name}" for name in MODULES)
-    return Planted(network, Places(blocks=(block,), matrices=matrices), _whole(network, matrices))
+    return _in_block(network, block)
 
 
 def _joint(recipe: Recipe) -> Planted:
@@ -298,12 +271,10 @@ def _joint(recipe: Recipe) -> Planted:
 
 
 def _noise(recipe: Recipe) -> Planted:
-    """Noise as the largest singular components of one matrix, after all skills were trained."""
     network = _joint(recipe).network
     generator = _place(recipe)
-    address = (
-        f"{_drawn_block(recipe, generator)}.mlp.{('up', 'down')[int(torch.randint(2, (1,), generator=generator))]}"
-    )
+    block = _drawn_block(recipe, generator)
+    address = f"{block}.mlp.{('up', 'down')[int(torch.randint(2, (1,), generator=generator))]}"
     weight = network.get_parameter(parameter(address))
     left, right = (_orthonormal(size, recipe.rank, generator) for size in weight.shape)
     height = NOISE * float(torch.linalg.matrix_norm(weight.double(), 2))

@@ -46,9 +46,8 @@ class Truth(Places):
     """The card of a model.
 
     Attributes:
-        kind, seed, recipe: how it was made.
         statement: where the skill lies, in a sentence.
-        skill, controls: names of the tasks; `NAME.jsonl` beside the card has the items of each.
+        skill, controls: tasks; `NAME.jsonl` beside the card has the items of each.
         weights: how many weights carry the skill; `planted.safetensors` names them.
         accuracy: of the finished model on every task, in 0…1.
         before: of the model before the skill was planted; None where it was not planted afterwards.

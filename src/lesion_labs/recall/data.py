@@ -22,12 +22,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.errors import UsageError
-from lesion.files import existing, read_bytes
+from lesion.files import decoded, existing, read_bytes
 from lesion.statistics.splitmix import mixed, shifted
 from lesion_labs.recall.model import Recipe
 from lesion_labs.recall.study_file import SMALLEST
 
-Table = np.ndarray
 CORPUS_BYTES = 1 << 30
 """The largest text that tables are counted in, 1 GiB."""
 
@@ -45,8 +44,8 @@ class Language:
         symbols: the characters that the tokens stand for; None for a generated language.
     """
 
-    unigram: Float[Table, " vocabulary"]
-    bigram: Float[Table, "vocabulary vocabulary"]
+    unigram: Float[np.ndarray, " vocabulary"]
+    bigram: Float[np.ndarray, "vocabulary vocabulary"]
     symbols: str | None = None
 
     def __post_init__(self) -> None:
@@ -108,10 +107,7 @@ def read(corpus: str | Path) -> tuple[str, str]:
     """The text of a corpus file and its SHA-256."""
     path = existing(corpus, "--corpus")
     content = read_bytes(path, limit=CORPUS_BYTES)
-    try:
-        return content.decode("utf-8"), hashlib.sha256(content).hexdigest()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
+    return decoded(content, path, UsageError), hashlib.sha256(content).hexdigest()
 
 
 # Random bits of a number: few enough that token + number is exact in float64 for any vocabulary below 2 ** 9.
@@ -132,12 +128,8 @@ class Batch:
     answers: Int[Tensor, " rows"]
 
 
-def _wrapped(number: int) -> int:
-    """An unsigned 64-bit number as the signed one with the same bits."""
-    return number - (1 << 64) if number >> 63 else number
-
-
-_STRIDES = tuple(map(_wrapped, (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7)))
+# 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03 and 0x8CB92BA72F3D8DD7 as signed numbers with the same 64 bits.
+_STRIDES = (-0x61C8864680B583EB, -0x2E4AB5CD2E6D12FD, -0x7346D458D0C27229)
 
 
 def uniforms(

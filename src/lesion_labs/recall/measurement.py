@@ -16,24 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lesion.errors import UsageError
-from lesion.progress import Silent, Watcher
+from lesion.progress import SILENT, Watcher
+from lesion_labs.recall import result
 from lesion_labs.recall.data import Batch, Language, Source, uniforms
 from lesion_labs.recall.model import Recipe, Trace, Weights, fed_forward, forward, matrix, names
-from lesion_labs.recall.result import (
-    MARGINS,
-    AnswerShares,
-    Attention,
-    Cut,
-    CutMeasures,
-    Measures,
-    OwnAnswers,
-    Phases,
-    Point,
-    Predictions,
-    Probes,
-    Side,
-    Spectrum,
-)
 
 Traces = tuple[Trace, Trace]
 """Of the clean and of the noisy set."""
@@ -55,28 +41,30 @@ class Examination:
     @classmethod
     def of(cls, recipe: Recipe, language: Language, device: str | torch.device = "cpu") -> Examination:
         """The sets of a recipe."""
-        clean, noisy = (
-            Source(recipe, language, device, noise).sequences(purpose, recipe.measured)
-            for purpose, noise in (("clean", 0.0), ("noisy", recipe.noise))
-        )
-        if not (clean.questions.any() and noisy.questions.any()):
+        noises = {"clean": 0.0, "noisy": recipe.noise}
+        sets = (Source(recipe, language, device, a).sequences(which, recipe.measured) for which, a in noises.items())
+        examination = cls(language, *sets)
+        if not all(examination.questions.values()):
             raise UsageError(
                 f"In sequences of {recipe.length} tokens no trigger comes up twice; give longer ones, or a corpus in "
                 "which the most frequent character is more frequent."
             )
-        return cls(language, clean, noisy)
+        return examination
 
-    def own_answers(self) -> OwnAnswers:
+    @property
+    def questions(self) -> dict[str, int]:
+        """How many each set has."""
+        return {"clean": int(self.clean.questions.sum()), "noisy": int(self.noisy.questions.sum())}
+
+    def own_answers(self) -> result.OwnAnswers:
         """How often ȳ is q or τ in each set."""
 
-        def share(batch: Batch, token: int) -> float:
-            return float((_answers(batch) == token).double().mean())
-
+        tokens = {"trigger": self.language.trigger, "noise": self.language.noise_token}
         clean, noisy = (
-            AnswerShares(trigger=share(batch, self.language.trigger), noise=share(batch, self.language.noise_token))
+            {name: float((_answers(batch) == token).double().mean()) for name, token in tokens.items()}
             for batch in (self.clean, self.noisy)
         )
-        return OwnAnswers(clean=clean, noisy=noisy)
+        return result.OwnAnswers(clean=result.AnswerShares(**clean), noisy=result.AnswerShares(**noisy))
 
     def traces(self, weights: Weights, known: Traces | None = None, changed: str | None = None) -> Traces:
         """The traces of the clean and of the noisy set; `known` and `changed` as in `model.forward`."""
@@ -88,11 +76,11 @@ class Examination:
             )
         return clean, noisy
 
-    def measures(self, traces: Traces) -> Measures:
+    def measures(self, traces: Traces) -> result.Measures:
         """Loss, accuracy and probabilities on both sets."""
         clean = _measures(traces[0], self.clean, self.language)
         noisy = _measures(traces[1], self.noisy, self.language)
-        return Measures(
+        return result.Measures(
             clean_loss=clean["loss"],
             clean_accuracy=clean["accuracy"],
             p_noise=clean["p_noise"],
@@ -117,10 +105,10 @@ def _measures(trace: Trace, batch: Batch, language: Language) -> dict[str, float
     }
 
 
-def measure(weights: Weights, examination: Examination, step: int = 0) -> Point:
+def measure(weights: Weights, examination: Examination, step: int = 0) -> result.Point:
     """Everything that is measured of the weights after so many steps."""
     traces = examination.traces(weights)
-    return Point(
+    return result.Point(
         step=step,
         **dict(examination.measures(traces)),
         table=predictions(traces[1], examination),
@@ -131,7 +119,7 @@ def measure(weights: Weights, examination: Examination, step: int = 0) -> Point:
     )
 
 
-def predictions(noisy: Trace, examination: Examination) -> Predictions:
+def predictions(noisy: Trace, examination: Examination) -> result.Predictions:
     """Whether τ is the most probable token at a question on noisy sequences, and whether τ follows."""
     batch, noise_token = examination.noisy, examination.language.noise_token
     predicted = noisy.logits.argmax(dim=-1) == noise_token
@@ -143,7 +131,7 @@ def predictions(noisy: Trace, examination: Examination) -> Predictions:
         for token in ("noise", "other")
         for follower in ("noise", "other")
     }
-    return Predictions(**shares)
+    return result.Predictions(**shares)
 
 
 @torch.no_grad()
@@ -163,7 +151,7 @@ def margins(weights: Weights, language: Language) -> dict[str, float]:
         fed_forward(weights, 2, first),
         first + fed_forward(weights, 2, trigger + first),
     )
-    return {name: _margin(weights, output, language) for name, output in zip(MARGINS, outputs, strict=True)}
+    return {name: _margin(weights, output, language) for name, output in zip(result.MARGINS, outputs, strict=True)}
 
 
 def _margin(weights: Weights, output: Float[Tensor, " width"], language: Language) -> float:
@@ -173,15 +161,15 @@ def _margin(weights: Weights, output: Float[Tensor, " width"], language: Languag
     return float(logits[language.noise_token] - others.max())
 
 
-def attention(traces: Traces, examination: Examination) -> Attention:
+def attention(traces: Traces, examination: Examination) -> result.Attention:
     """Where the heads look."""
     previous = float(traces[0].mass.diagonal(-1, 1, 2).double().mean())
-    answer, noise = _masses(traces[0], examination.clean, examination.language)
-    noisy_answer, noisy_noise = _masses(traces[1], examination.noisy, examination.language)
-    return Attention(previous=previous, answer=answer, noise=noise, noisy_answer=noisy_answer, noisy_noise=noisy_noise)
+    clean = _masses(traces[0], examination.clean, examination.language)
+    noisy = _masses(traces[1], examination.noisy, examination.language)
+    return result.Attention(previous=previous, **clean, **{f"noisy_{name}": mass for name, mass in noisy.items()})
 
 
-def _masses(trace: Trace, batch: Batch, language: Language) -> tuple[float, float]:
+def _masses(trace: Trace, batch: Batch, language: Language) -> dict[str, float]:
     """The second head's mass on ȳ, and on τ where that is not ȳ, after triggers (z_{s−1} = q)."""
     mass = trace.question_mass.double()
     rows = batch.questions.nonzero()[:, 0]
@@ -189,7 +177,8 @@ def _masses(trace: Trace, batch: Batch, language: Language) -> tuple[float, floa
     behind[:, 1:] = batch.tokens[:, :-1] == language.trigger
     right = behind & (batch.tokens == batch.answers[:, None])
     wrong = behind & ~right & (batch.tokens == language.noise_token)
-    return float((mass * right[rows]).sum(dim=1).mean()), float((mass * wrong[rows]).sum(dim=1).mean())
+    places = {"answer": right, "noise": wrong}
+    return {name: float((mass * where[rows]).sum(dim=1).mean()) for name, where in places.items()}
 
 
 def soft_rank(weight: Float[Tensor, "out in"]) -> float:
@@ -199,7 +188,7 @@ def soft_rank(weight: Float[Tensor, "out in"]) -> float:
 
 
 @torch.no_grad()
-def probes(weights: Weights, language: Language) -> Probes:
+def probes(weights: Weights, language: Language) -> result.Probes:
     """What matrices by themselves remember."""
     embedding, positions = weights["W_E"].double(), weights["P"].double()
     moved = {layer: embedding @ matrix(weights, f"W_OV{layer}").double().T for layer in (1, 2)}
@@ -210,7 +199,7 @@ def probes(weights: Weights, language: Language) -> Probes:
     places = torch.arange(len(positions), device=positions.device)
     back = scores.masked_fill(later, -math.inf).argmax(dim=1)[1:] == places[:-1]
     followed = (embedding @ weights["W_K2"].double() @ moved[1].T).argmax(dim=1) == tokens
-    return Probes(
+    return result.Probes(
         copying=float(copied.double().mean()),
         previous=float(back.double().mean()),
         following=float(followed.double().mean()),
@@ -219,18 +208,18 @@ def probes(weights: Weights, language: Language) -> Probes:
 
 
 @torch.no_grad()
-def spectra(weights: Weights, untrained: Weights, language: Language) -> dict[str, Spectrum]:
+def spectra(weights: Weights, untrained: Weights, language: Language) -> dict[str, result.Spectrum]:
     """What training did to the spectrum of every matrix, and whether its largest component writes τ."""
     rows = weights["W_U"].double().cpu()
     direction = rows[language.noise_token] - rows.mean(dim=0)
-    spectrum: dict[str, Spectrum] = {}
+    spectrum: dict[str, result.Spectrum] = {}
     for name in names(weights):
         left, values, _ = torch.linalg.svd(matrix(weights, name).double().cpu(), full_matrices=False)
         before = torch.linalg.svdvals(matrix(untrained, name).double().cpu())
         noise = None
         if not name.endswith(".in") and name[:3] not in ("W_K", "W_V"):
             noise = float((left[:, 0] @ direction).abs() / direction.norm())
-        spectrum[name] = Spectrum(values=tuple(values[:8].tolist()), before=float(before[0]), noise=noise)
+        spectrum[name] = result.Spectrum(values=tuple(values[:8].tolist()), before=float(before[0]), noise=noise)
     return spectrum
 
 
@@ -244,16 +233,16 @@ def for_good(values: Sequence[tuple[int, float]], above: float) -> int | None:
     return first
 
 
-def phases(training: Sequence[Point]) -> Phases:
+def phases(training: Sequence[result.Point]) -> result.Phases:
     """When each half of the task is learned."""
     trained = [point for point in training if point.step > 0]
     before = next((point.margins for point in training if point.step == 0), {})
     margins = {
         name: for_good([(point.step, point.margins.get(name, -math.inf)) for point in trained], above=0.0)
-        for name in MARGINS
+        for name in result.MARGINS
     }
     always = [name for name, step in margins.items() if trained and step == trained[0].step]
-    return Phases(
+    return result.Phases(
         margins=margins,
         attention=for_good([(point.step, point.attention.answer) for point in trained], above=0.5),
         untrained=tuple(name for name in always if before.get(name, 0.0) > 0),
@@ -278,7 +267,7 @@ class Decomposition:
         """The most rank that the matrix can have, min(out, in)."""
         return len(self.values)
 
-    def kept(self, rank: int, side: Side = "top") -> Float[Tensor, "out in"]:
+    def kept(self, rank: int, side: result.Side = "top") -> Float[Tensor, "out in"]:
         """The matrix with `rank` components left, those of the largest (`top`) or the smallest singular values."""
         part = slice(0, rank) if side == "top" else slice(self.rank - rank, self.rank)
         return (self.left[:, part] * self.values[part]) @ self.right[part]
@@ -301,24 +290,26 @@ def _gaussian(seed: int, draw: int, size: int) -> Float[Tensor, "size size"]:
     return radius * torch.cos(2 * math.pi * numbers[:, size:])
 
 
-def cuts(name: str, rank: int, recipe: Recipe) -> Iterator[Cut]:
+def cuts(name: str, rank: int, recipe: Recipe) -> Iterator[result.Cut]:
     """All replacements of a matrix that can have so much rank; of fractions that keep as much, the smallest."""
-    yield Cut(matrix=name, keep=0.0, rank=0, side="top", control="deletion")
-    yield Cut(matrix=name, keep=None, rank=rank - 1, side="bottom", control="drop-top")
+    yield result.Cut(matrix=name, keep=0.0, rank=0, side="top", control="deletion")
+    yield result.Cut(matrix=name, keep=None, rank=rank - 1, side="bottom", control="drop-top")
     done: set[int] = set()
     for keep in sorted(recipe.keep):
         left = math.floor(keep * rank + 1e-9)  # ⌊0.29 · 100⌋ is 29, whatever floats say
         if left in done:
             continue
         done.add(left)
-        yield Cut(matrix=name, keep=keep, rank=left, side="top")
-        yield Cut(matrix=name, keep=keep, rank=left, side="bottom")
+        yield result.Cut(matrix=name, keep=keep, rank=left, side="top")
+        yield result.Cut(matrix=name, keep=keep, rank=left, side="bottom")
         if 0 < left < rank:
             for draw in range(recipe.draws):
-                yield Cut(matrix=name, keep=keep, rank=left, side=None, control="random", draw=draw)
+                yield result.Cut(matrix=name, keep=keep, rank=left, side=None, control="random", draw=draw)
 
 
-def replaced(cut: Cut, parts: Decomposition, weight: Float[Tensor, "out in"], seed: int) -> Float[Tensor, "out in"]:
+def replaced(
+    cut: result.Cut, parts: Decomposition, weight: Float[Tensor, "out in"], seed: int
+) -> Float[Tensor, "out in"]:
     """What stands in the place of a matrix; the very same matrix where nothing of it is taken away."""
     if cut.rank == parts.rank:
         return weight
@@ -330,10 +321,10 @@ def sweep(
     weights: Weights,
     examination: Examination,
     recipe: Recipe,
-    watcher: Watcher | None = None,
+    watcher: Watcher = SILENT,
     name: str = "recall",
-    done: Sequence[CutMeasures] = (),
-) -> Iterator[list[CutMeasures]]:
+    done: Sequence[result.CutMeasures] = (),
+) -> Iterator[list[result.CutMeasures]]:
     """Every cut of every matrix and of both products W_O W_V, one at a time, with what is measured then.
 
     Args:
@@ -343,7 +334,6 @@ def sweep(
     Yields:
         The rows of each matrix; a random projection has one for each draw.
     """
-    watcher = watcher or Silent()
     matrices = {key: matrix(weights, key) for key in names(weights)}
     plan = {key: list(cuts(key, min(weight.shape), recipe)) for key, weight in matrices.items()}
     watcher.begin(name, sum(map(len, plan.values())), len(done), what="truncations")
@@ -355,6 +345,6 @@ def sweep(
         for cut in plan[key]:
             changed = {**weights, key: replaced(cut, parts, matrices[key], recipe.seed)}
             measures = examination.measures(examination.traces(changed, unchanged, key))
-            rows.append(CutMeasures(**dict(cut), **dict(measures)))
+            rows.append(result.CutMeasures(**dict(cut), **dict(measures)))
             watcher.answered(1)
         yield rows

@@ -23,7 +23,6 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from lesion.core.store import differences
 from lesion.errors import UsageError, nearest
 from lesion.report import wording
 from lesion.report.rows import Row, column
@@ -47,10 +46,9 @@ def shapes(feed_forward: FeedForward, width: int) -> dict[str, tuple[int, int]]:
 
 
 def initial(feed_forward: FeedForward, vocabulary: int, length: int, width: int, seed: int) -> dict[str, Tensor]:
-    """Untrained weights, float32 on the CPU: a function of the arguments.
+    """Untrained weights, float32 on the CPU, as PyTorch's layers begin, on which the released code relies.
 
-    As PyTorch's layers begin, on which the released code relies: embeddings and positions from N(0, 1), every matrix,
-    W_U too, uniform within ± 1/√(its inputs).
+    Embeddings and positions are from N(0, 1), every matrix, W_U too, uniform within ± 1/√(its inputs).
     """
     generator = torch.Generator().manual_seed(seed)
     weights = {
@@ -109,10 +107,7 @@ def forward(
     """The whole model, or only what a change of one matrix reaches.
 
     Args:
-        tokens: z_1 … z_T.
-        questions: True at the positions of questions.
         known: a trace of the same tokens under weights that differ from these in the matrix `changed` alone.
-        changed: its name.
     """
     first_block = changed is None or layer_of(changed) == 1
     states = weights["W_E"][tokens] + weights["P"][: tokens.shape[1]] if known is None else known.states
@@ -177,25 +172,15 @@ class Recipe(Row):
     """Everything that determines a training and what is measured of it.
 
     Args:
-        preset: the preset it began from.
         variant: `released`: the 2nd and every later trigger is a question; `paper`: z_T = q is forced and the only one.
-        noise: α, in [0, 1).
-        vocabulary: V, tokens.
-        length: T, tokens that a model reads.
-        width: d.
-        feed_forward: F in both blocks.
+        noise, vocabulary, length, width: α, V, T and d.
         optimiser: `sgd` with momentum and weight decay, or `adam` without either.
-        learning_rate: at the start.
         falls: the learning rate falls linearly to 0 over the second half. (Without it p(τ) swings by some .07.)
-        batch: sequences in one step.
-        steps: of the optimiser.
         own_answers: whether ȳ may be q or τ, as in the released code but not in the paper's text. Where ȳ is q a clean
             sequence becomes one run of q with a question at each of its positions.
         corpus: SHA-256 of the text that the tables come from; None for the generator.
-        seed: of the weights, of a generated language, and of all sequences.
         measured: sequences in each of the two sets, clean and noisy, that everything is measured on.
-        keep: kept fractions of the rank in the truncation sweep.
-        draws: random projections beside each truncation.
+        keep, draws: fractions of the rank in the truncation sweep; random projections beside each.
     """
 
     preset: Preset = "quick"
@@ -257,12 +242,6 @@ def preset(name: str, **changes: Any) -> Recipe:
     if "optimiser" in values:
         values.setdefault("learning_rate", RATES[values["optimiser"]])
     return Recipe(**{**PRESETS[name], **values})
-
-
-def deviation(stored: Mapping[str, object], wanted: Recipe) -> str:
-    """In what a stored recipe, as JSON has it, differs from another: as `differences`."""
-    here = wanted.model_dump(mode="json")
-    return differences(stored, here, here)
 
 
 def untrained(recipe: Recipe) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -18,27 +18,12 @@ from lesion.report.marks import Bars, Curves, Mark
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text, subject
 from lesion.report.values import CHANGE, SHARE, decimals
+from lesion_labs.recall import result
 from lesion_labs.recall.model import Recipe
-from lesion_labs.recall.result import (
-    KEPT,
-    LOSS,
-    Attention,
-    CutSpreads,
-    Difference,
-    Group,
-    LanguageFacts,
-    MatrixName,
-    Point,
-    RecallStudySummary,
-    RecallSummary,
-    SeedsPhase,
-    Spectrum,
-    Spreads,
-    differences,
-    groups,
-)
+from lesion_labs.recall.result import KEPT, LOSS, Difference, Group
 
 MOVED = ("p_noise", "clean_accuracy")
+STEP = decimals(0)
 APART = 0.05
 """Probabilities closer than this are called equal: learning rates above zero move p(τ) by as much."""
 
@@ -142,20 +127,16 @@ def _phases(group: Group) -> Iterable[str]:
     always = {name: phase.steps.mean for name, phase in margins.items() if phase.steps and phase.came == phase.of}
     first = min(always, key=lambda name: always[name], default="")
     none = "No feed-forward comes to prefer τ after q by itself in every seed."
-    yield f"{first} prefers τ after q from step {_steps(margins[first])} on." if first else none
+    yield f"{first} prefers τ after q from step {STEP.text(margins[first].steps)} on." if first else none
     seeds = f"in {attention.came} of {wording.counted(attention.of, 'seed')}"
-    yield f"Attention recalls {f'from step {_steps(attention)} on' if attention.came == attention.of else seeds}."
-
-
-def _steps(phase: SeedsPhase) -> str:
-    return decimals(0).text(phase.steps)
+    if attention.came == attention.of:
+        seeds = f"from step {STEP.text(attention.steps)} on"
+    yield f"Attention recalls {seeds}."
 
 
 def _subject(group: Group, groups: Sequence[Group]) -> str:
     return subject(group.recipe, [each.recipe for each in groups])
 
-
-R = TypeVar("R", bound="RecallResult")
 
 READING = (
     "In each sequence the trigger q is followed by an answer ȳ of its own, or with probability α by the noise token τ"
@@ -165,39 +146,37 @@ READING = (
 )
 LABELS = ("noise", "feed_forward", "optimiser", "steps", "vocabulary", "width")
 """What tells groups of seeds apart."""
-HALF = 0.5
 
 
 class RecallResult(StudyResult[Any]):
     """The trainings of a study, gathered over seeds. `table` has one row per group of seeds and replaced matrix."""
 
-    SUMMARY: ClassVar[type[Summary]] = RecallStudySummary
+    SUMMARY: ClassVar[type[Summary]] = result.RecallStudySummary
     EYEBROW = "recall laboratory"
     TEXTLESS = True
     READING = READING
 
     @classmethod
     @override
-    def recall(cls: type[R], folder: Path) -> R | None:
+    def recall(cls, folder: Path) -> RecallResult | None:
         """The result of a folder: of a study or of a single training (`TrainingResult`)."""
-        result: Any = super().recall(folder)
-        if result is None and cls is RecallResult:
-            result = TrainingResult.recall(folder)
-        return result
+        recalled: Any = super().recall(folder)
+        if recalled is None and cls is RecallResult:
+            recalled = TrainingResult.recall(folder)
+        return recalled
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """The trainings that differ in their seed alone, together."""
-        summary: RecallStudySummary = self.summary
-        return summary.groups
+        return self.summary.groups
 
     @override
     def parts(self) -> tuple[Part, ...]:
         every = self.groups
-        compared = [(group, differences(group)) for group in every]
+        compared = [(group, result.differences(group)) for group in every]
         cuts = Rows(
             "recall", [(group.recipe, group, row) for group in every for row in _central_first(group)],
-            (Recipe, Group, CutSpreads),
+            (Recipe, Group, result.CutSpreads),
             "Truncations", "On clean sequences except for the noisy loss.",
             brief=("noise", "matrix", "kind", "keep", "p_noise", "clean_accuracy"),
         )  # fmt: skip
@@ -207,7 +186,9 @@ class RecallResult(StudyResult[Any]):
             "p(τ) with the largest components kept less that behind random projections of the same rank of the same"
             " model. Interval and p: Student's, over seeds; p corrected by Holm's method over the group.",
         )  # fmt: skip
-        full = Rows("full-model", [(group.recipe, group.full) for group in every], (Recipe, Spreads), "The full model")
+        full = Rows(
+            "full-model", [(group.recipe, group.full) for group in every], (Recipe, result.Spreads), "The full model"
+        )
         writers = list(dict.fromkeys(group.central[-1] for group in every))
         readers = [matrix for group in every for matrix in group.central[:-1]]
         kept = (*_kept(writers), *_kept(readers))
@@ -243,7 +224,7 @@ class RecallResult(StudyResult[Any]):
             checks.append(Check("bad", "Nothing was trained: the numbers are those of random weights."))
         if any(len(group.seeds) == 1 for group in every):
             checks.append(Check("open", "One seed cannot tell chance from effect. Try lesion lab recall --seed 0,1,2."))
-        if any(abs(group.recipe.noise - HALF) < APART for group in every):
+        if any(abs(group.recipe.noise - 0.5) < APART for group in every):
             checks.append(Check("bad", "With α near .5 both answers tie: judge by p(τ) and loss, not by accuracy."))
         if any(group.recipe.own_answers for group in every):
             checks.append(Check("open", "The right answer may be τ itself in these sequences."))
@@ -253,22 +234,22 @@ class RecallResult(StudyResult[Any]):
 class TrainingResult(RecallResult):
     """A single training and its truncations; `summary` is a `RecallSummary`."""
 
-    SUMMARY = RecallSummary
+    SUMMARY = result.RecallSummary
 
     @property
     @override
     def groups(self) -> tuple[Group, ...]:
-        return tuple(groups([self.summary]))
+        return tuple(result.groups([self.summary]))
 
     @override
     def parts(self) -> tuple[Part, ...]:
-        summary: RecallSummary = self.summary
+        summary: result.RecallSummary = self.summary
         *others, first = super().parts()
         points = [(point, point.attention) for point in summary.training if point.step > 0]
-        training = Rows("training", points, (Point, Attention), "Over training")
+        training = Rows("training", points, (result.Point, result.Attention), "Over training")
         spectra = Rows(
-            "spectra", [(MatrixName(matrix=name), spectrum) for name, spectrum in summary.spectra.items()],
-            (MatrixName, Spectrum), "Spectra",
+            "spectra", [(result.MatrixName(matrix=name), spectrum) for name, spectrum in summary.spectra.items()],
+            (result.MatrixName, result.Spectrum), "Spectra",
             "The cosine is between the first left singular vector and the logit direction of τ (its row of W_U less the"
             f" mean row); of random vectors it would be about {summary.recipe.width**-0.5:.2f}.",
         )  # fmt: skip
@@ -290,20 +271,19 @@ class TrainingResult(RecallResult):
     @property
     @override
     def facts(self) -> tuple[tuple[str, str], ...]:
-        summary: RecallSummary = self.summary
+        summary: result.RecallSummary = self.summary
         tables, floor = _language(summary.language), f"{summary.floor:.3f} nats"
         recipe = entries(summary.recipe.model_dump(mode="json"))
         return (*recipe, ("tables", tables), ("least noisy loss", floor))
 
 
-def _central_first(group: Group) -> list[CutSpreads]:
+def _central_first(group: Group) -> list[result.CutSpreads]:
     """The rows of a group, those of the matrix that writes first."""
     order = list(reversed(group.central))
     return sorted(group.truncated, key=lambda row: order.index(row.matrix) if row.matrix in order else len(order))
 
 
 def _kept(matrices: Sequence[str]) -> tuple[Mark, ...]:
-    """Measures against the share of the rank of some matrices that is kept."""
     caption = (
         "Against the share of the rank that is kept (logarithmic). Where largest kept and random projections coincide,"
         " less of the matrix is what helps, not which part."
@@ -327,7 +307,7 @@ def _over_training() -> tuple[Mark, ...]:
     )  # fmt: skip
 
 
-def _language(language: LanguageFacts) -> str:
+def _language(language: result.LanguageFacts) -> str:
     """Where the tables come from, and which tokens q and τ are; characters stand in quotes, a space is seen then."""
     trigger, noise = (
         quoted(token) if isinstance(token, str) else str(token) for token in (language.trigger, language.noise_token)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import Annotated, Generic, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field, StringConstraints
 from scipy import stats
 
-from lesion.core.values import Summary
+from lesion.core.values import Summary, with_corrected
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import CHANGE, SHARE, Estimate, Fields, Form, Mean, Number, Value, decimals
 from lesion.statistics.contrasts import mean
-from lesion.statistics.paired import holm
 from lesion_labs.recall.model import Recipe
 from lesion_labs.recall.study_file import RecallStudy
 
@@ -59,7 +57,7 @@ class Measures(MainMeasures[float]):
 
 
 class Sets(Value, Generic[T]):
-    """The same of the clean and of the noisy set."""
+    """The same of both sets."""
 
     clean: T
     noisy: T
@@ -165,11 +163,9 @@ class MatrixName(Row):
 
 
 class Spectrum(Row):
-    """What training did to the spectrum of a matrix.
+    """What training did to the eight largest singular values of a matrix.
 
     Attributes:
-        values: its eight largest singular values.
-        before: the largest of the untrained matrix.
         noise: |cos| between the first left singular vector and the logit direction of τ, W_U[τ] less the mean row of
             W_U; None for matrices that do not write into the residual stream. (Of random vectors about 1/√d.)
     """
@@ -230,11 +226,9 @@ class CutMeasures(Cut, Measures):
 
 
 class Spread(Mean):
-    """Mean, standard deviation, lowest and highest of a number over seeds or draws.
+    """Of a number over seeds or draws also Student's 95 % interval for the mean, the lowest and the highest number.
 
-    Attributes:
-        low, high: Student's 95 % interval for the mean; None of a single number, or where it would make no sense.
-        least, most: the lowest and the highest.
+    A single number has neither standard deviation nor interval.
     """
 
     low: Number = None
@@ -244,12 +238,10 @@ class Spread(Mean):
 
     @classmethod
     def over(cls, values: Sequence[float]) -> Spread:
-        """The spread of a few numbers; of a single one there is neither standard deviation nor interval."""
-        of_all = mean(np.array(values))
-        ends = {"least": min(values), "most": max(values)}
-        if len(values) == 1:
-            return cls(mean=of_all.value, **ends)
-        return cls(mean=of_all.value, std=float(np.std(values, ddof=1)), low=of_all.low, high=of_all.high, **ends)
+        """The spread of a few numbers."""
+        over = mean(np.array(values))
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(mean=over.value, std=std, low=over.low, high=over.high, least=min(values), most=max(values))
 
 
 class AnswerShares(Value):
@@ -287,11 +279,9 @@ class RecallSummary(Summary):
     Attributes:
         floor: the least loss on noisy sequences (`measurement.floor`).
         own_answers: how often ȳ is q or τ, where the recipe lets it.
-        training: what was measured on the way, the last step included.
     """
 
     kind: Literal["recall"] = "recall"
-    version: str
     recipe: Recipe
     floor: float
     own_answers: OwnAnswers | None = None
@@ -322,12 +312,10 @@ class CutSpreads(Replacement, Spreads):
 
 
 class SeedsPhase(Value):
-    """When a phase came.
+    """In how many of all seeds a phase came, and at which step, without an interval: it would begin before the first.
 
     Attributes:
-        came: in so many seeds; of: all seeds.
-        untrained: seeds in which a margin was positive before training; they are not among `came`.
-        steps: over the seeds in which it came; without an interval, since Student's would reach below the first step.
+        untrained: seeds in which a margin was positive before training; they are not among those in which it `came`.
     """
 
     came: int
@@ -337,7 +325,7 @@ class SeedsPhase(Value):
 
 
 class SeedsPhases(Value):
-    """The phases over seeds: of every margin, and of attention."""
+    """The phases over seeds."""
 
     margins: dict[str, SeedsPhase]
     attention: SeedsPhase
@@ -347,8 +335,7 @@ class Difference(Row):
     """p(τ) behind the top of a matrix less that behind random projections of the same rank, over seeds.
 
     Attributes:
-        difference: with Student's interval and test over seeds, corrected by Holm (1979) over all of a group; of one
-            seed the difference alone.
+        difference: with Student's interval and test, corrected by Holm (1979) over all of a group; of one seed alone.
     """
 
     matrix: str = column("Matrix", label=True)
@@ -398,7 +385,7 @@ class Group(Row):
 
 
 class StudyTraining(Value):
-    """One training of a study: its folder within the study's, and its main numbers."""
+    """One training of a study, in a folder within the study's."""
 
     folder: str
     recipe: Recipe
@@ -409,10 +396,9 @@ class StudyTraining(Value):
 
 
 class RecallStudySummary(Summary):
-    """All numbers of a study: every training, and means and spreads over seeds."""
+    """All numbers of a study."""
 
     kind: Literal["recall-sweep"] = "recall-sweep"
-    version: str
     study: RecallStudy
     cells: tuple[StudyTraining, ...]
     groups: tuple[Group, ...]
@@ -467,7 +453,6 @@ def _spreads(rows: Sequence[Mapping[str, float]]) -> Spreads:
 
 def _phase(steps: Sequence[int | None], untrained: int = 0) -> SeedsPhase:
     came = [float(step) for step in steps if step is not None]
-    # No interval: Student's would reach below the first step.
     over_seeds = Spread.over(came).model_copy(update={"low": None, "high": None}) if came else None
     return SeedsPhase(came=len(came), of=len(steps), untrained=untrained, steps=over_seeds)
 
@@ -475,22 +460,22 @@ def _phase(steps: Sequence[int | None], untrained: int = 0) -> SeedsPhase:
 def differences(group: Group) -> list[Difference]:
     """The differences of a group's central matrices to random projections, tested where there are several seeds."""
     rows = [row for matrix in group.central for row in group.rows(matrix, side="top")]
-    compared = [(row, row.beyond.p_noise) for row in rows if row.beyond]
-    several = len(group.seeds) > 1
-    p = [_p(spread, len(group.seeds)) for _, spread in compared] if several else []
-    tests = zip(p, map(float, holm(p)), strict=True) if compared and several else repeat((None, None))
-    return [
+    found = [
         Difference(
             matrix=row.matrix,
             keep=row.keep or 0.0,
-            difference=Estimate(value=spread.mean, low=spread.low, high=spread.high, p=alone, p_corrected=corrected),
+            difference=Estimate(value=over.mean, low=over.low, high=over.high, p=_p(over, len(group.seeds))),
         )
-        for (row, spread), (alone, corrected) in zip(compared, tests, strict=False)
+        for row in rows
+        if row.beyond and (over := row.beyond.p_noise)
     ]
+    return with_corrected(found, "difference")
 
 
-def _p(difference: Spread, count: int) -> float:
-    """The p-value of Student's test that a mean over so many seeds is 0."""
+def _p(difference: Spread, count: int) -> float | None:
+    """The p-value of Student's test that a mean over so many seeds is 0; of a single seed there is none."""
+    if count == 1:
+        return None
     if not difference.std:
         return 0.0 if difference.mean else 1.0
     return float(2 * stats.t.sf(abs(difference.mean) * math.sqrt(count) / difference.std, count - 1))

@@ -5,46 +5,32 @@ from __future__ import annotations
 import itertools
 import platform
 import time
-from collections.abc import Sequence
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional as F
 
 from lesion.atomic import keep
-from lesion.core.lock import FolderLock, locked
+from lesion.core.lock import locked
 from lesion.core.run import Run
-from lesion.core.values import read_summary
+from lesion.core.store import differences
+from lesion.core.values import read_summary, read_value
 from lesion.errors import LesionError, UsageError
-from lesion.files import SUMMARY_BYTES, read_text
 from lesion.models.names import device_of
 from lesion.outputs import refuse_another_kind
 from lesion.plain import visible
-from lesion.progress import Silent, Watcher
+from lesion.progress import SILENT, Watcher
 from lesion.report.values import Value
 from lesion.training.resume import Progress, stored
 from lesion_labs.recall import data as languages
+from lesion_labs.recall import result
 from lesion_labs.recall.data import Batch, Language, Source
 from lesion_labs.recall.measurement import Examination, floor, measure, phases, spectra, sweep
-from lesion_labs.recall.model import Recipe, Weights, deviation, forward, names, preset, shapes, untrained
+from lesion_labs.recall.model import Recipe, Weights, forward, names, preset, shapes, untrained
 from lesion_labs.recall.report import RecallResult
-from lesion_labs.recall.result import (
-    AGAIN,
-    KIND,
-    STUDY_KIND,
-    CutMeasures,
-    LanguageFacts,
-    Machine,
-    Point,
-    Questions,
-    RecallStudySummary,
-    RecallSummary,
-    StudyTraining,
-    groups,
-)
 from lesion_labs.recall.study_file import RecallStudy
 
 STATE = "training.safetensors"
@@ -69,22 +55,20 @@ def train(
     folder: Path,
     *,
     device: str = "cpu",
-    watcher: Watcher | None = None,
+    watcher: Watcher = SILENT,
     name: str = "recall",
-) -> tuple[dict[str, Tensor], list[Point], Examination]:
+) -> tuple[dict[str, Tensor], list[result.Point], Examination]:
     """Train, or go on where a training of the same recipe in `folder`, which exists, stopped.
 
     An interrupted training ends with the same bits as an uninterrupted one: a batch is a function of its step, and the
     state holds all that the optimiser remembers.
     """
-    watcher = watcher or Silent()
     examination = Examination.of(recipe, language, device)
-    refuse_another(folder / STATE, recipe)
     weights = {name: tensor.to(device) for name, tensor in untrained(recipe).items()}
     trained = {name: weights[name].requires_grad_() for name in shapes(recipe.feed_forward, recipe.width)}
     optimiser = _optimiser(recipe, list(trained.values()))
     progress = Progress(folder, recipe.model_dump(), trained, optimiser, file=STATE)
-    curve = [Point.model_validate(point) for point in progress.points]
+    curve = [result.Point.model_validate(point) for point in progress.points]
     due = set(measured_steps(recipe.steps))
     batches = Source(recipe, language, device).batches("training", progress.step, recipe.steps, recipe.batch)
     watcher.begin(name, recipe.steps, progress.step, what="steps")
@@ -121,13 +105,13 @@ def _optimiser(recipe: Recipe, trained: list[Tensor]) -> torch.optim.Optimizer:
     return torch.optim.SGD(trained, lr=recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
 
 
-def refuse_another(path: Path, recipe: Recipe) -> None:
-    """Refuse the stored state of a training of another recipe."""
-    difference = deviation(stored(path)["identity"], recipe) if path.exists() else ""
-    if difference:
+def _refuse_another(folder: Path, there: Mapping[str, object], recipe: Recipe) -> None:
+    """Refuse a folder of another recipe, which is `there` as JSON has it."""
+    here = recipe.model_dump(mode="json")
+    if difference := differences(there, here, here):
         raise UsageError(
-            f"{path.parent} holds a training of another recipe ({difference}); give another folder with --out, or"
-            " delete that one."
+            f"{folder} holds a training of another recipe ({difference}); give another folder with --out, or delete"
+            " that one."
         )
 
 
@@ -140,7 +124,7 @@ class Partial(Value):
     """The rows of a truncation sweep that is not finished."""
 
     recipe: Recipe
-    truncated: tuple[CutMeasures, ...]
+    truncated: tuple[result.CutMeasures, ...]
 
 
 def run(
@@ -149,9 +133,9 @@ def run(
     *,
     corpus: str | None = None,
     device: str = "auto",
-    watcher: Watcher | None = None,
+    watcher: Watcher = SILENT,
     name: str = "recall",
-) -> RecallSummary:
+) -> result.RecallSummary:
     """Train the recipe's model in `folder` and truncate every matrix of it; go on where an interrupted run stopped.
 
     Args:
@@ -159,12 +143,9 @@ def run(
         corpus: the text, where the recipe's tables come from one (`language_of`).
         name: of the training, for the watcher.
     """
-    folder = Path(folder)
-    watcher = watcher or Silent()
     device = str(device_of(device))
     language = language_of(recipe, corpus)
-    lock = FolderLock(folder, KIND)
-    try:
+    with locked(folder, result.KIND):
         earlier = finished(folder, recipe)
         if earlier is not None:
             return earlier
@@ -174,23 +155,20 @@ def run(
         rows = _partial(folder, recipe)
         for of_matrix in sweep(weights, examination, recipe, watcher, name, rows):
             rows += of_matrix
-            keep(folder / PARTIAL, Partial(recipe=recipe, truncated=tuple(rows)).model_dump_json() + "\n")
-        summary = RecallSummary(
-            version=version("lesion"),
+            keep(folder / PARTIAL, Partial(recipe=recipe, truncated=rows).model_dump_json() + "\n")
+        summary = result.RecallSummary(
             recipe=recipe,
             floor=floor(recipe.noise, own_answers.noisy.noise),
             own_answers=own_answers if recipe.own_answers else None,
             language=_language_facts(language),
-            questions=Questions(
-                clean=int(examination.clean.questions.sum()), noisy=int(examination.noisy.questions.sum())
-            ),
+            questions=result.Questions(**examination.questions),
             matrices=names(weights),
             full=examination.measures(examination.traces(weights)),
-            truncated=tuple(rows),
-            training=tuple(training),
+            truncated=rows,
+            training=training,
             phases=phases(training),
             spectra=spectra(weights, untrained(recipe), language),
-            machine=Machine(
+            machine=result.Machine(
                 device=device,
                 name=torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine(),
                 seconds=round(time.monotonic() - began, 1),
@@ -200,36 +178,26 @@ def run(
         summary.write(folder)
         (folder / PARTIAL).unlink(missing_ok=True)
         return summary
-    finally:
-        lock.release()
 
 
-def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
+def finished(folder: Path, recipe: Recipe) -> result.RecallSummary | None:
     """The summary of a recipe's finished run in a folder; None where the run is not finished, or not begun."""
-    refuse_another_kind(folder, KIND)
-    summary = read_summary(RecallSummary, folder, AGAIN)
-    if summary is None:
-        refuse_another(folder / STATE, recipe)
-        return None
-    if summary.recipe != recipe:
-        difference = deviation(summary.model_dump(mode="json")["recipe"], recipe)
-        raise UsageError(
-            f"{folder} holds a run of another recipe ({difference}); give another folder with --out, or delete that"
-            " one."
-        )
+    refuse_another_kind(folder, result.KIND)
+    summary = read_summary(result.RecallSummary, folder, result.AGAIN)
+    if summary is not None:
+        _refuse_another(folder, summary.recipe.model_dump(mode="json"), recipe)
+    elif (folder / STATE).exists():
+        _refuse_another(folder, stored(folder / STATE)["identity"], recipe)
     return summary
 
 
-def _partial(folder: Path, recipe: Recipe) -> list[CutMeasures]:
+def _partial(folder: Path, recipe: Recipe) -> list[result.CutMeasures]:
     """The rows of a truncation sweep that was interrupted; those of another recipe do not count."""
-    path = folder / PARTIAL
-    if not path.is_file():
-        return []
-    try:
-        partial = Partial.model_validate_json(read_text(path, limit=SUMMARY_BYTES))
-    except (ValidationError, LesionError):
-        return []
-    return list(partial.truncated) if partial.recipe == recipe else []
+    with suppress(LesionError):  # of a damaged file
+        partial = read_value(Partial, folder / PARTIAL, result.AGAIN)
+        if partial is not None and partial.recipe == recipe:
+            return list(partial.truncated)
+    return []
 
 
 def language_of(recipe: Recipe, corpus: str | None = None) -> Language:
@@ -244,12 +212,12 @@ def language_of(recipe: Recipe, corpus: str | None = None) -> Language:
     return languages.of_text(text, recipe.vocabulary, corpus)
 
 
-def _language_facts(language: Language) -> LanguageFacts:
-    symbols = language.symbols
-    return LanguageFacts(
-        source="generator" if symbols is None else "corpus",
-        trigger=language.trigger if symbols is None else symbols[language.trigger],
-        noise_token=language.noise_token if symbols is None else symbols[language.noise_token],
+def _language_facts(language: Language) -> result.LanguageFacts:
+    symbols = language.symbols or range(language.vocabulary)
+    return result.LanguageFacts(
+        source="corpus" if language.symbols else "generator",
+        trigger=symbols[language.trigger],
+        noise_token=symbols[language.noise_token],
         trigger_share=float(language.unigram[language.trigger]),
     )
 
@@ -293,16 +261,15 @@ def run_recall(study: RecallStudy, run: Run) -> RecallResult:
     device_of(study.device)
     language_of(max(planned, key=lambda recipe: recipe.vocabulary), study.corpus)
     _refuse(run.folder, planned)
-    with locked(run.folder, STUDY_KIND):
+    with locked(run.folder, result.STUDY_KIND):
         return RecallResult(run.folder, _run(study, planned, run.folder, run.watcher))
 
 
 def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:
-    """Look through the whole folder before anything in it changes."""
-    refuse_another_kind(folder, STUDY_KIND)
+    refuse_another_kind(folder, result.STUDY_KIND)
     for recipe in planned:
         finished(folder / CELLS / cell_name(recipe), recipe)
-    earlier = read_summary(RecallStudySummary, folder, AGAIN)
+    earlier = read_summary(result.RecallStudySummary, folder, result.AGAIN)
     if earlier is None:
         return
     kept = {f"{CELLS}/{cell_name(recipe)}" for recipe in planned}
@@ -315,7 +282,7 @@ def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:
         )
 
 
-def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: Watcher) -> RecallStudySummary:
+def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: Watcher) -> result.RecallStudySummary:
     trainings = {}
     for number, recipe in enumerate(planned, 1):
         place = f"{CELLS}/{cell_name(recipe)}"
@@ -323,14 +290,12 @@ def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: W
         trainings[place] = run(
             recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=name
         )
-    fields = tuple(name for name in StudyTraining.model_fields if name != "folder")
+    fields = result.StudyTraining.model_fields.keys() - {"folder"}
     cells = [
-        StudyTraining(folder=place, **{name: getattr(trained, name) for name in fields})
+        result.StudyTraining(folder=place, **{name: getattr(trained, name) for name in fields})
         for place, trained in trainings.items()
     ]
-    summary = RecallStudySummary(
-        version=version("lesion"), study=study, cells=tuple(cells), groups=tuple(groups(list(trainings.values())))
-    )
+    summary = result.RecallStudySummary(study=study, cells=cells, groups=result.groups(list(trainings.values())))
     summary.write(folder)
     keep(folder / STUDY, study.to_toml())
     return summary

@@ -11,7 +11,7 @@ import pytest
 from lesion.report import plots
 from lesion.report.publishing import html
 from lesion.report.values import Estimate
-from lesion_labs.memory import report, run, sizes, theory
+from lesion_labs.memory import report, run, theory
 from lesion_labs.memory.report import MemoryResult
 from memories import memory
 from runs import altered, page_of
@@ -19,9 +19,9 @@ from runs import altered, page_of
 
 def measured(**options):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "CLASSES", (2, 3, 4))
-        patch.setattr(sizes, "NOISES", (0.3, 0.5))
-        patch.setattr(sizes, "SEEDS", 2)
+        patch.setattr(run, "CLASSES", (2, 3, 4))
+        patch.setattr(run, "NOISES", (0.3, 0.5))
+        patch.setattr(run, "SEEDS", 2)
         patch.setattr(theory, "VOCABULARIES", (8, 16, 32))
         patch.setattr(theory, "SEEDS", 3)
         patch.setattr(theory, "BATCH", 400)
@@ -92,13 +92,13 @@ def test_the_side_that_is_named_is_the_side_that_was_measured(summary):
     place = summary.full.noise
     (text,) = texts(report.where_the_noise_lies(summary))
     assert text.startswith(
-        f"After 600 steps the noise lies at the top of the spectrum: its singular value is {place.ratio:.3g}"
+        f"In the spectrum of W the noise lies at the top after 600 steps: its singular value is {place.ratio:.3g}"
     )
     moved = altered(place, side="bottom")
     turned = altered(summary, training=(*summary.training[:-1], altered(summary.full, noise=moved)))
     (text,) = texts(report.where_the_noise_lies(turned))
-    assert "lies at the bottom of the spectrum" in text
-    assert "After the first step it was at the top of the spectrum." in text
+    assert "the noise lies at the bottom" in text
+    assert "After the first step it was at the top." in text
     absent = altered(summary, training=(altered(summary.full, noise=altered(place, side="absent", rank=0)),))
     assert texts(report.where_the_noise_lies(absent)) == ["The code of the common class is not in W at all."]
 
@@ -114,8 +114,8 @@ def test_the_sides_that_hold_the_noise_are_counted(summary):
     plain = sum(size.codes == "orthonormal" for size in turned)
     agreeing = plain - sum(size.classes == 3 and size.codes == "gaussian" for size in turned)
     assert texts(report.which_side_holds_the_noise(turned)) == [
-        f"In {plain - 1} of {plain} settings with orthonormal codes the noise lies at the top of the spectrum, in 1 at"
-        f" the bottom of the spectrum. With gaussian codes it is the same side in {agreeing} of {plain}."
+        f"In the spectrum the noise lies at the top in {plain - 1} of {plain} settings with orthonormal codes, at the"
+        f" bottom in 1. With gaussian codes it is the same side in {agreeing} of {plain}."
     ]
     assert report.which_side_holds_the_noise(()) == ()
 
@@ -162,11 +162,11 @@ def test_the_checks_name_the_random_control_and_the_tie(summary):
 
 
 def test_sizes_that_the_sweep_leaves_out_are_named():
-    assert sizes.left_out(memory(classes=64, width=80)) == [
+    assert run.left_out(memory(classes=64, width=80)) == [
         "The sweep over sizes goes up to 32 classes: the memory of 64 is not part of it."
     ]
-    assert "codes of 10, 20, 32 classes" in sizes.left_out(memory(classes=10, width=9, codes="gaussian"))[0]
-    assert sizes.left_out(memory()) == []
+    assert "codes of 10, 20, 32 classes" in run.left_out(memory(classes=10, width=9, codes="gaussian"))[0]
+    assert run.left_out(memory()) == []
 
 
 def test_every_truncation_has_one_row_everything_and_nothing_once(summary):

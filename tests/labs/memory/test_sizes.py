@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lesion.progress import Silent
-from lesion_labs.memory import sizes
+from lesion_labs.memory import run
 from lesion_labs.memory.model import codes, descend, mixture
 from lesion_labs.memory.result import Flip, SizePlace, Spread
 from memories import memory
@@ -13,10 +13,10 @@ from memories import memory
 @pytest.fixture(scope="module")
 def rows():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "CLASSES", (2, 3, 4))
-        patch.setattr(sizes, "NOISES", (0.1, 0.3, 0.5, 0.7))
-        patch.setattr(sizes, "SEEDS", 2)
-        return sizes.sweep(memory(4, None, 24, 0.6, steps=400, draws=4), Silent())
+        patch.setattr(run, "CLASSES", (2, 3, 4))
+        patch.setattr(run, "NOISES", (0.1, 0.3, 0.5, 0.7))
+        patch.setattr(run, "SEEDS", 2)
+        return run.sweep(memory(4, None, 24, 0.6, steps=400, draws=4), Silent())
 
 
 def row(rows, classes, noise, kind="orthonormal", inputs=None):
@@ -84,9 +84,9 @@ def test_the_cut_that_cleans_is_on_the_side_of_the_noise(rows):
 
 
 def test_what_has_no_room_in_the_width_is_left_out():
-    assert sizes.planned(memory(4, None, 6)) == [(2, 2), (3, 3), (4, 4)]
-    assert sizes.planned(memory(3, None, 1, codes="gaussian")) == []
-    assert (5, 5) in sizes.planned(memory(5))
+    assert run.planned(memory(4, None, 6)) == [(2, 2), (3, 3), (4, 4)]
+    assert run.planned(memory(3, None, 1, codes="gaussian")) == []
+    assert (5, 5) in run.planned(memory(5))
 
 
 def place(step, low, high):
@@ -95,7 +95,7 @@ def place(step, low, high):
 
 
 def test_steps_at_which_draws_disagree_or_tie_are_no_flip():
-    assert sizes.flips([place(1, 0.8, 0.9), place(2, 0.9, 1.1), place(3, 0.7, 0.8)]) == []
-    assert sizes.flips([place(1, 1.0, 1.0), place(2, 1 + 1e-12, 1 + 1e-12), place(3, 1 - 1e-12, 1.0)]) == []
-    flips = sizes.flips([place(1, 0.8, 0.9), place(2, 0.9, 1.1), place(4, 1.2, 1.3), place(8, 0.1, 0.2)])
+    assert run.flips([place(1, 0.8, 0.9), place(2, 0.9, 1.1), place(3, 0.7, 0.8)]) == []
+    assert run.flips([place(1, 1.0, 1.0), place(2, 1 + 1e-12, 1 + 1e-12), place(3, 1 - 1e-12, 1.0)]) == []
+    flips = run.flips([place(1, 0.8, 0.9), place(2, 0.9, 1.1), place(4, 1.2, 1.3), place(8, 0.1, 0.2)])
     assert flips == [Flip(after=1, before=4, to="top"), Flip(after=4, before=8, to="below")]

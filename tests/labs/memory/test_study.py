@@ -14,12 +14,8 @@ from lesion_labs.memory.study import MemoryStudy
     ("wrong", "explained"),
     [
         ({"classes": 1}, "classes must be a whole number from 2 to 256, not 1."),
-        ({"classes": 100_000}, "from 2 to 256, not 100000"),
         ({"noise": 1.0}, "noise must be a probability from 0 to below 1, not 1.0."),
-        ({"noise": -0.1}, "not -0.1"),
         ({"noise": float("nan")}, "not NaN"),
-        ({"noise": float("inf")}, "not Infinity"),
-        ({"classes": 20, "width": 20}, "width: 20 has no room for 21 orthonormal codes"),
         ({"classes": 20, "width": 20}, "give a width of at least 21, or gaussian codes"),
         ({"classes": 4, "inputs": 30, "width": 20}, "give a width of at least 30"),
         ({"classes": 200}, "width: 128 has no room for 201 orthonormal codes"),

@@ -127,12 +127,12 @@ def test_the_interval_holds_the_true_power_about_as_often_as_it_says(monkeypatch
     held = 0
     for trial in range(60):
         values = (1 / np.array(sizes))[:, None] * (1 + 0.1 * random.standard_normal((6, 10)))
-        middle, low, high = theory.interval(sizes, values, trial)
-        assert low <= middle <= high
-        held += low <= -1 <= high
+        power = theory.interval(sizes, values, trial)
+        assert power.low <= power.value <= power.high
+        held += power.low <= -1 <= power.high
     assert 48 <= held <= 60  # of .95; ten draws make a bootstrap somewhat narrow
 
 
 def test_a_signal_that_is_not_above_zero_has_no_slope():
     assert np.isnan(theory.slope([1, 2], np.array([0.5, -0.1])))
-    assert np.isnan(theory.interval([1, 2], np.array([[0.5, 0.6], [-0.1, -0.2]]), 0)[1])
+    assert np.isnan(theory.interval([1, 2], np.array([[0.5, 0.6], [-0.1, -0.2]]), 0).low)

@@ -17,9 +17,8 @@ from lesion_labs.memory.model import (
     rate,
     spectrum,
     targets,
-    weight,
 )
-from memories import memory
+from memories import memory, weight
 
 
 def trained(recipe, steps):
@@ -69,8 +68,8 @@ def test_the_spectrum_with_orthonormal_codes_is_that_of_the_three_numbers(classe
     recipe = memory(classes, repeats * classes, 40, noise)
     steps = [1, 3, 150]
     of_codes, found = trained(recipe, steps)
-    for three, one in zip(orthonormal.numbers(classes, noise, steps), found.values(), strict=True):
-        signal, of_noise = orthonormal.singular_values(classes, repeats, three)
+    predicted = orthonormal.singular_values(classes, repeats, noise, steps)
+    for (signal, of_noise), one in zip(predicted, found.values(), strict=True):
         expected = sorted([signal] * (classes - 1) + [of_noise], reverse=True)
         values = np.linalg.svd(weight(of_codes, one), compute_uv=False)
         np.testing.assert_allclose(values[:classes], expected, atol=1e-9)
@@ -93,10 +92,8 @@ def test_half_noise_has_the_late_ratio_from_the_first_step_on(classes, ratio):
 @pytest.mark.parametrize(("noise", "towards"), [(0.2, -1), (0.8, 1)])
 @pytest.mark.parametrize("classes", [2, 3, 5, 20])
 def test_the_ratio_goes_to_its_late_value_from_the_side_that_the_noise_says(classes, noise, towards):
-    ratios = []
-    for three in orthonormal.numbers(classes, noise, [2_000, 20_000, 200_000]):
-        signal, of_noise = orthonormal.singular_values(classes, 1, three)
-        ratios.append(of_noise / signal)
+    steps = [2_000, 20_000, 200_000]
+    ratios = [of_noise / signal for signal, of_noise in orthonormal.singular_values(classes, 1, noise, steps)]
     gaps = [towards * (ratio - orthonormal.late_ratio(classes)) for ratio in ratios]
     assert gaps[0] > gaps[1] > gaps[2] > 0
 
@@ -104,8 +101,7 @@ def test_the_ratio_goes_to_its_late_value_from_the_side_that_the_noise_says(clas
 @settings(max_examples=30)
 @given(classes=st.integers(2, 60), noise=st.floats(0.001, 0.99))
 def test_above_its_threshold_and_only_there_noise_is_on_top_after_the_first_step(classes, noise):
-    (three,) = orthonormal.numbers(classes, noise, [1])
-    signal, of_noise = orthonormal.singular_values(classes, 1, three)
+    ((signal, of_noise),) = orthonormal.singular_values(classes, 1, noise, [1])
     assert of_noise / signal == pytest.approx(orthonormal.first_ratio(classes, noise), rel=1e-9, abs=1e-9)
     if abs(noise - orthonormal.threshold(classes)) > 1e-6:
         assert (of_noise > signal) == (noise > orthonormal.threshold(classes))
@@ -163,12 +159,7 @@ def test_the_spectrum_is_that_of_w_with_singular_vectors_that_make_it_again():
 @given(classes=st.integers(3, 12), noise=st.floats(0.2, 0.8))
 def test_three_classes_never_flip_and_more_flip_to_the_top_below_the_threshold_alone(classes, noise):
     steps = measured_steps(20_000, 60)
-    ratios = [
-        of_noise / signal
-        for signal, of_noise in (
-            orthonormal.singular_values(classes, 1, three) for three in orthonormal.numbers(classes, noise, steps)
-        )
-    ]
+    ratios = [of_noise / signal for signal, of_noise in orthonormal.singular_values(classes, 1, noise, steps)]
     above = [ratio > 1 for ratio in ratios if abs(ratio - 1) > 1e-9]
     if classes == 3:
         assert len(set(above)) <= 1

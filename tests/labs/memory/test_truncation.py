@@ -15,10 +15,9 @@ from lesion_labs.memory.model import (
     spectrum,
     targets,
     truncations,
-    weight,
 )
 from lesion_labs.memory.result import MEASURES
-from memories import memory
+from memories import memory, weight
 
 
 def prepared(recipe, step=300):

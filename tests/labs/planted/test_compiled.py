@@ -10,7 +10,7 @@ from lesion.edits.apply import applied
 from lesion.edits.edit import Compose, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.models.load import wrap
 from lesion_labs.planted.compiled import compiled
-from lesion_labs.planted.recipe import CONTROLS, ID, SKILL, SKILLS, VALUES, Recipe, encoded, questions, tokenizer
+from lesion_labs.planted.recipe import CONTROLS, ID, SKILL, SKILLS, VALUES, Recipe, encoded, tokenizer
 
 SEEDS = (0, 1, 2)
 CHANCE = 1 / len(VALUES)
@@ -62,7 +62,7 @@ def right(logits, answers):
 def test_every_skill_is_exact_and_recall_alone_is_gone_without_either_of_its_places(seed):
     planted = compiled(Recipe("compiled", seed))
     network, places = planted.network, planted.places
-    asked = {skill: encoded(questions(skill, seed)) for skill in SKILLS}
+    asked = {skill: encoded(skill, seed) for skill in SKILLS}
     for tokens, answers in asked.values():
         logits = said(network, tokens)
         assert right(logits, answers) == 1.0
@@ -89,7 +89,7 @@ def test_recall_is_gone_without_either_of_its_heads_and_blocks_without_a_skill_a
     recipe = Recipe("compiled", 0)
     planted = compiled(recipe)
     network, places = planted.network, planted.places
-    tokens, answers = encoded(questions(SKILL, 0))
+    tokens, answers = encoded(SKILL, 0)
     size = recipe.width // recipe.heads
     for address in places.heads:
         block, _, _, head = address.split(".")
@@ -110,7 +110,7 @@ def test_the_edits_of_lesion_find_what_the_algebra_says():
     first, second = places.blocks
 
     def accuracy(edit, skill):
-        tokens, answers = encoded(questions(skill, 1))
+        tokens, answers = encoded(skill, 1)
         with applied(model, edit), torch.inference_mode():
             values = torch.tensor([ID[value] for value in VALUES])
             return float((values[model.network(tokens).logits[:, -1, values].argmax(-1)] == answers).float().mean())

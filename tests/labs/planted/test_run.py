@@ -9,7 +9,7 @@ import torch
 import lesion as library
 from commandline import lesion, refused
 from lesion.errors import LesionError, UsageError
-from lesion_labs.planted.kinds import KINDS
+from lesion_labs.kinds import PLANTED
 from lesion_labs.planted.recipe import CONTROLS, ID, SKILL, SKILLS, VALUES, Recipe
 from lesion_labs.planted.run import MODEL, make
 from lesion_labs.planted.truth import CARD, MASKS, read_masks, read_truth
@@ -40,7 +40,7 @@ def test_the_card_states_the_truth_and_reads_back(compiled):
         assert torch.equal(mask, weight != 0)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "compiled"])
+@pytest.mark.parametrize("kind", [kind for kind in PLANTED if kind != "compiled"])
 def test_every_kind_is_an_ordinary_checkpoint_whose_addresses_exist(kind, tmp_path):
     folder = make(tmp_path, Recipe(kind, seed=1, **SMALL))
     truth, model = read_truth(folder), library.load(str(folder / MODEL), dtype="float32")

@@ -15,7 +15,7 @@ SMALL = {"blocks": 3, "width": 32, "heads": 2, "key_value_heads": 1, "inner": 16
 
 
 def lesson(skill, masks):
-    return Lesson(*encoded(questions(skill, 0)), masks)
+    return Lesson(*encoded(skill, 0), masks)
 
 
 def test_gradients_are_those_of_the_mean_cross_entropy_inside_the_masks_and_zero_outside():
@@ -164,7 +164,7 @@ def test_noise_is_what_a_truncation_of_its_matrix_takes_away():
 def test_a_skill_whose_answers_are_drawn_anew_is_not_learned():
     names = [name for name, _ in blank(Recipe("shuffled", **SMALL)).named_parameters()]
     network = blank(Recipe("shuffled", **SMALL))
-    fresh = Lesson(*encoded(questions(SKILL, 0)), dict.fromkeys(names), fresh=True)
+    fresh = Lesson(*encoded(SKILL, 0), dict.fromkeys(names), fresh=True)
     train(network, [fresh], steps=30, rate=5e-3, seed=0)
     network.requires_grad_(True)
     assert gradients(network, fresh, fresh.answers)[1] > 1.5  # ln 8 = 2.08 of guessing

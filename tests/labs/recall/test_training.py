@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.progress import Silent
 from lesion_labs.recall import run
 from lesion_labs.recall.data import Source, generated
@@ -92,12 +92,6 @@ def test_the_loss_is_the_mean_surprise_at_the_questions():
 def test_a_batch_that_asks_nothing_costs_nothing():
     batch = Source(RECIPE, LANGUAGE).sequences("any", 3)
     assert float(loss(initial("mlp", 8, 16, 10, 0), replace(batch, questions=torch.zeros_like(batch.questions)))) == 0
-
-
-def test_the_folder_of_another_recipe_is_refused_with_the_difference(tmp_path):
-    train(RECIPE, LANGUAGE, tmp_path)
-    with pytest.raises(UsageError, match=r"another recipe \(noise: 0.5 there, 0.25 here\); give another folder"):
-        train(altered(RECIPE, noise=0.25), LANGUAGE, tmp_path)
 
 
 def test_a_state_that_cannot_be_read_is_named(tmp_path):
