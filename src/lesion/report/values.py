@@ -101,6 +101,11 @@ class Estimate(Value):
         value, low, high = (None if end is None else 0.0 - end for end in (self.value, self.high, self.low))
         return self.model_copy(update={"value": value, "low": low, "high": high})
 
+    @property
+    def size(self) -> Estimate:
+        """The same without its sign, where a sentence says which way it goes."""
+        return self.negative if (self.value or 0.0) < 0 else self
+
 
 class Mean(Value):
     """A mean over runs or seeds, and the standard deviation between them (one degree of freedom less)."""

@@ -20,7 +20,7 @@ def test_items_of_one_side_only_or_that_read_otherwise_are_left_out_and_counted(
     result = lesion.compare(a, b)
     assert result.summary.pairs[0].cells[0].items == 1
     assert "sums: 1 item in common, of 3 in a and 2 in b; the others are left out." in result.summary.notes
-    assert "1 edit of a or b has no counterpart" in " ".join(result.summary.notes)
+    assert "1 edit of a or b without a counterpart" in " ".join(result.summary.notes)
     changed = folder(tmp_path / "changed", BASE, model="other", question="How much is {item}?")
     with pytest.raises(lesion.UsageError, match=r"no item of a task in common: a has sums.* the data has changed"):
         lesion.compare(a, changed)
@@ -110,7 +110,7 @@ def test_other_edits_of_the_same_blocks_are_aligned_where_the_model_is_the_same(
         ("3×0", "3.attention×0"),
         ("3×0", "3.mlp.up top 0.1"),
     ]
-    assert "sums: 1 edit of a or b has no counterpart" in " ".join(result.summary.notes)
+    assert "sums: 1 edit of a or b without a counterpart" in " ".join(result.summary.notes)
     other = folder(tmp_path / "c", {"baseline": YES, "3.attention×0": YES}, model="other")
     assert [cell.edit for cell in lesion.compare(a, other).summary.pairs[0].cells] == ["baseline"]
 

@@ -80,7 +80,7 @@ def shown(frame: pd.DataFrame) -> Table:
     texts = frame.drop(columns=["group"]).map(lambda text: wording.short(str(text), 160))
     titles = {"task": "Task", "item": "Item", "question": "Question", "gold": "Right answer"}
     columns = plain_columns(number=False, **{str(key): titles.get(str(key), str(key)) for key in texts})
-    return Table("", texts, columns, caption="Long texts are cut here; items.csv has them whole.")
+    return Table("", texts, columns)
 
 
 def _said(rows: pd.DataFrame) -> pd.Series:

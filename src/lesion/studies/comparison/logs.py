@@ -15,6 +15,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,10 +136,8 @@ def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple
     unit: Unit = "points" if values.isin((0.0, 1.0)).all() else "score"
     if rows["item"].duplicated().any():
         shares = values.groupby(rows["item"], sort=False).mean()
-        notes.append(
-            f"{task}: {len(rows):,} answers to {wording.counted(len(shares), 'item')}; an item counts once, by the"
-            f" {'share of its answers that are right' if unit == 'points' else 'mean score of its answers'}."
-        )
+        items = wording.counted(len(shares), "item")
+        notes.append(f"{task}: {len(rows):,} answers to {items}; an item counts once, by the mean of its answers.")
         rows = rows.drop_duplicates("item")
         values = shares.loc[rows["item"]].set_axis(rows.index)
     verdicts = bool(values.isin((0.0, 1.0)).all())
@@ -170,8 +169,10 @@ def _read(path: Path) -> Log:
         raise UsageError(
             f"{path} is no log that is read here; name a file that ends in {wording.listed(ENDINGS, 'or')}."
         )
-    listed = path.suffix == ".json" and files.read_text(path).lstrip().startswith("[")
-    if path.suffix == ".json" and not listed:
+    if path.suffix in (".csv", ".tsv"):
+        return _plain(path, _table(path))
+    text = files.read_text(path)
+    if path.suffix == ".json" and not text.lstrip().startswith("["):
         log = files.read_object(path)
         if "eval" not in log or "status" not in log:
             raise UsageError(
@@ -179,15 +180,10 @@ def _read(path: Path) -> Log:
                 " samples_*.jsonl beside it, which --log_samples writes."
             )
         return _inspect(path, log, log.get("samples") or [])
-    table = {} if listed or path.suffix == ".jsonl" else _table(path)
-    rows = json.loads(files.read_text(path)) if listed else _rows(path) if path.suffix == ".jsonl" else []
+    rows = json.loads(text) if path.suffix == ".json" else _rows(path, text)
     if not all(type(row) is dict for row in rows):
         raise UsageError(f"{path} is a list of something else than objects; give every item one.")
-    if not rows and not any(table.values()):
-        raise UsageError(f"{path} is empty; {AGAIN}.")
-    if table:
-        return _plain(path, table)
-    first = rows[0]
+    first = rows[0] if rows else {}
     if {"sample_id", "evaluation_name", "evaluation"} <= set(first):
         return _every_eval_ever(rows)
     if {"doc_id", "target"} <= set(first) and {"resps", "filtered_resps"} & set(first):
@@ -197,7 +193,6 @@ def _read(path: Path) -> Log:
 
 
 def _table(path: Path) -> dict[str, list[Any]]:
-    """The columns of a CSV or TSV file."""
     text = io.StringIO(files.read_text(path))
     head = text.getvalue().partition("\n")[0]
     separator = "\t" if path.suffix == ".tsv" else ";" if ";" in head and "," not in head else ","
@@ -214,24 +209,18 @@ def _table(path: Path) -> dict[str, list[Any]]:
     return {str(name): table[name].tolist() for name in table}
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON Lines file."""
-    lines = [(number, line) for number, line in enumerate(files.read_text(path).split("\n"), 1) if line.strip()]
-    try:
-        rows: list[dict[str, Any]] = json.loads(f"[{','.join(line for _, line in lines)}]")
-        if len(rows) == len(lines) and all(type(row) is dict for row in rows):
-            return rows
-    except (ValueError, RecursionError):
-        pass
-    wrong = next((number for number, line in lines if not _is_object(line)), 1)
-    raise LesionError(f"{path}, line {wrong}: this is no JSON object, as of a file cut off; {AGAIN}.")
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
+def _rows(path: Path, text: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        row = None
+        with suppress(ValueError, RecursionError):
+            row = json.loads(line)
+        if type(row) is not dict:
+            raise LesionError(f"{path}, line {number}: this is no JSON object, as of a file cut off; {AGAIN}.")
+        rows.append(row)
+    return rows
 
 
 def _archive(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
@@ -395,7 +384,8 @@ def _every_eval_ever(rows: Sequence[Mapping[str, Any]]) -> Log:
 
 
 def _plain(path: Path, table: Mapping[str, list[Any]]) -> Log:
-    """A table of items, by its columns."""
+    if not any(table.values()):
+        raise UsageError(f"{path} is empty; {AGAIN}.")
     names = {str(key).strip().lower(): key for key in table}
     found = {
         field: next((names[name] for name in known if name in names), None) for field, known in _COLUMNS.items()
@@ -406,7 +396,7 @@ def _plain(path: Path, table: Mapping[str, list[Any]]) -> Log:
             has = short(wording.listed(list(map(str, names.values()))), 200)
             raise UsageError(f"{path} has no column for the {what}: it has {has}; call one of them {known}.")
     given = table[str(found["value"])]
-    values = _values(given)
+    values = [_value(raw) for raw in given]
     for number, (raw, value) in enumerate(zip(given, values, strict=True), start=1):
         if value is None and raw not in (None, ""):
             raise UsageError(
@@ -436,15 +426,6 @@ def _plain(path: Path, table: Mapping[str, list[Any]]) -> Log:
     return Log(entries, [], path.suffix[1:], f"the column {found['value']}", named=found["model"] is not None)
 
 
-def _values(given: Sequence[Any]) -> list[float | None]:
-    """Verdicts and scores as numbers; what stands in many rows is read once."""
-    try:
-        known = {raw: _value(raw) for raw in set(given)}
-    except TypeError:  # a list or an object
-        return [_value(raw) for raw in given]
-    return [known[raw] for raw in given]
-
-
 def _chosen(task: str, what: str, names: Sequence[str]) -> list[str]:
     """What is said where a log judges its answers in several ways."""
     return [f"{task}: of the {what} {wording.listed(list(names))}, {names[0]} is compared."] if len(names) > 1 else []
@@ -462,7 +443,6 @@ def _inner(value: Any) -> Any:
 
 
 def _value(value: Any) -> float | None:
-    """A verdict or a score as a number; None where it is none."""
     if isinstance(value, str):
         value = _VERDICTS.get(value.strip(), _WORDS.get(value.strip().lower(), value))
     try:

@@ -38,13 +38,11 @@ COMMANDS = "`lesion ablate`, `evaluate`, `isolate`, `truncate` or `tune`"
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """One model of one folder or log with its answers.
+    """One model of one folder or log with its answers, in the columns of `Store.answers`.
 
     Attributes:
-        side: what the result keeps of it.
         kind: of study, as the folder is noted; empty where it is not, `log` of another program's.
-        study: the stored study, as TOML has it.
-        answers: columns as of `Store.answers`, of this model.
+        study: as TOML has it.
         units: what the scores of tasks of a log are in.
     """
 
@@ -90,15 +88,12 @@ class Source:
         return frozenset(str(task) for task, every in single.groupby(self.answers["task"]).all().items() if every)
 
 
-def read(
-    folders: Sequence[str | Path], labels: Sequence[str] = (), out: Path = Path(), notes: list[str] | None = None
-) -> list[list[Source]]:
+def read(folders: Sequence[str | Path], labels: Sequence[str], out: Path, notes: list[str]) -> list[list[Source]]:
     """The models of every folder and log with their answers; what is left out of logs is added to the notes."""
     places = studies_in(folders, or_file=True)
     if labels and len(labels) != len(places):
         raise UsageError(f"There are {len(places)} folders and {len(labels)} labels; give one --label for each folder.")
     names = list(labels) or _names(places)
-    notes = [] if notes is None else notes
     groups = [
         _sources(place, name, out, notes, alone=len(places) == 1) for place, name in zip(places, names, strict=True)
     ]
@@ -137,38 +132,7 @@ def _names(places: Sequence[Path]) -> list[str]:
 
 
 def _sources(place: Path, name: str, out: Path, notes: list[str], *, alone: bool) -> list[Source]:
-    if is_log(place):
-        return _of_models(place, name, out, read_log(place, notes), kind="log", study={}, alone=alone)
-    kind = kind_of(place)
-    if kind == "demo":
-        raise UsageError(f"{place} is a demo of several studies; name folders in it, such as {place / 'layers'}.")
-    if not (place / FILE).exists() or kind not in (None, *KINDS):
-        raise UsageError(f"{place} holds no answers to compare; name folders of {COMMANDS}, or logs.")
-    with Store.read(place) as store:
-        answers, text = store.answers(), store.study[1]
-    early = answers["task"].str.startswith(EARLY)
-    if early.any():  # of chains that are long under one model or edit, which another selects otherwise
-        notes.append(f"{name}: early answers are left out.")
-        answers = answers[~early]
-    if answers.empty:
-        raise UsageError(f"{place} holds no answers yet; run its study first.")
-    study = tomllib.loads(text)
-    models: list[tuple[pd.DataFrame, dict[str, Unit]]] = [
-        (rows, {}) for _, rows in answers.groupby("model", sort=False)
-    ]
-    return _of_models(place, name, out, models, kind=kind or "", study=study, alone=alone)
-
-
-def _of_models(
-    place: Path,
-    name: str,
-    out: Path,
-    models: Sequence[tuple[pd.DataFrame, dict[str, Unit]]],
-    *,
-    kind: str,
-    study: Mapping[str, Any],
-    alone: bool,
-) -> list[Source]:
+    kind, study, models = ("log", {}, read_log(place, notes)) if is_log(place) else _stored(place, name, notes)
     sources = []
     for answers, units in models:
         model = str(answers["model_name"].iloc[0])
@@ -182,6 +146,27 @@ def _of_models(
         )
         sources.append(Source(side, kind, study, answers, units))
     return sources
+
+
+Answers = list[tuple[pd.DataFrame, dict[str, Unit]]]
+"""The answers of every model of a folder, and the units of its scored tasks."""
+
+
+def _stored(place: Path, name: str, notes: list[str]) -> tuple[str, dict[str, Any], Answers]:
+    kind = kind_of(place)
+    if kind == "demo":
+        raise UsageError(f"{place} is a demo of several studies; name folders in it, such as {place / 'layers'}.")
+    if not (place / FILE).exists() or kind not in (None, *KINDS):
+        raise UsageError(f"{place} holds no answers to compare; name folders of {COMMANDS}, or logs.")
+    with Store.read(place) as store:
+        answers, text = store.answers(), store.study[1]
+    early = answers["task"].str.startswith(EARLY)
+    if early.any():  # of chains that are long under one model or edit, which another selects otherwise
+        notes.append(f"{name}: early answers are left out.")
+        answers = answers[~early]
+    if answers.empty:
+        raise UsageError(f"{place} holds no answers yet; run its study first.")
+    return kind or "", tomllib.loads(text), [(rows, {}) for _, rows in answers.groupby("model", sort=False)]
 
 
 def digest(sources: Sequence[Source]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from pathlib import Path
@@ -145,7 +145,7 @@ def which_edits_differ(pair: Pair, cells: Sequence[Compared], about: str) -> Ite
             yield Claim((same,), tuple((pair, cell) for cell in edits), about)
             continue
         differing = [cell for cell in edits if cell.is_shown]
-        most = _strongest(differing or edits, lambda cell: cell.difference)[0]
+        most = max(differing or edits, key=lambda cell: abs(cell.difference.value or 0.0))
         number = f"{most.edit}: {_difference(most, most.difference)}"
         if differing:
             text = f"Under {len(differing)} of {len(edits)} {what} {pair.b} and {pair.a} differ, most under {number}."
@@ -172,13 +172,13 @@ def which_edit_takes_more(pair: Pair, cells: Sequence[Compared], about: str) -> 
     if not known or pair.same_model:
         return
     taking = [cell for cell in known if _extra(cell).is_shown]
-    most = _strongest(taking or known, _extra)[0]
+    most = max(taking or known, key=lambda cell: abs(_extra(cell).value or 0.0))
     extra, rows = _extra(most), tuple((pair, cell) for cell in taking or [most])
     if not extra.value:
         yield Claim(("Every edit takes as much from one as from the other.",), rows, about)
         return
     more, less = (pair.b, pair.a) if extra.value > 0 else (pair.a, pair.b)
-    size = _form(most).text(extra if extra.value > 0 else extra.negative)
+    size = _form(most).text(extra.size)
     takes = f"{most.edit} takes {size} more from {more} than from {less} ({p_text(extra)})."
     none = "No edit is shown to take more from one than from the other."
     others = f"So do {len(taking) - 1} more of {len(known)} edits, one way or the other." * bool(taking[1:])
@@ -192,17 +192,16 @@ def _floored(cells: Sequence[Compared], unedited: Compared | None, pair: Pair) -
     if unedited is None or unedited.counts is None or unedited.a.value == unedited.b.value:
         return ""
     a, b = unedited.a.value or 0.0, unedited.b.value or 0.0
-    weaker, had, sign = (pair.a, a, 1) if a < b else (pair.b, b, -1)
-    floored = [
-        cell.edit
-        for cell in cells
-        if sign * (_extra(cell).value or 0.0) > 0 and ((cell.a if a < b else cell.b).value or 0.0) <= FLOOR
-    ]
+    weaker, side, sign = (pair.a, "a", 1) if a < b else (pair.b, "b", -1)
+    losing = [cell for cell in cells if sign * (_extra(cell).value or 0.0) > 0]
+    floored = [cell.edit for cell in losing if (getattr(cell, side).value or 0.0) <= FLOOR]
     if not floored:
         return ""
     many = "it" if len(cells) == 1 else wording.listed(floored) if len(floored) < 4 else f"{len(floored)} of them"
-    lost = f"{weaker} had only {SHARE.text(had)} to lose and lost nearly all of it under {many}"
-    return f"Caution: {lost}: there the larger loss restates the difference of the unedited models."
+    return (
+        f"Caution: {weaker} had only {SHARE.text(min(a, b))} to lose and lost nearly all of it under {many}: there the"
+        " larger loss restates the difference of the unedited models."
+    )
 
 
 @rule
@@ -236,10 +235,6 @@ def _difference(cell: Compared, estimate: Estimate) -> str:
 def _extra(cell: Compared) -> Estimate:
     assert cell.extra_drop is not None
     return cell.extra_drop
-
-
-def _strongest(cells: Sequence[Compared], of: Callable[[Compared], Estimate]) -> list[Compared]:
-    return sorted(cells, key=lambda cell: -abs(of(cell).value or 0.0))
 
 
 READING = (
@@ -324,7 +319,7 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
             for cell in pair.cells
         ]
         rows = Rows(
-            "comparison", records, (Pair, Compared, Counts, Clustered, Opened), "Differences, second minus first",
+            "comparison", records, (Pair, Compared, Counts, Clustered, Opened), "Differences",
             "Accuracy in %, differences in points (log-probabilities in nats, other scores as they are). Changed: items"
             " gained and lost. Extra drop: what the edit takes from the second side, minus what from the first.",
             marked="is_shown", most="size", brief=("task", "compared", "difference", "value_a", "value_b"),
@@ -350,7 +345,6 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         tasks = {task.name: task for task in summary.tasks}
         drops = Rows(
             "drops", [(tasks[drop.task], drop) for drop in summary.drops], (TaskItems, Drop), "Drops",
-            "Drop: unedited minus edited, on the items that are compared; in points, of scored tasks in nats.",
         )  # fmt: skip
         return (
             Part(title, rows, figures[: 1 if one_model else 2], tuple(claims(summary)), own=self._items(), wide=True),

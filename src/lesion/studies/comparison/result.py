@@ -28,7 +28,6 @@ class Side(Value):
 
     Attributes:
         label: what tables and charts call it; unique.
-        folder: as given.
         place: the folder, relative to that of the comparison.
         engines: what answered, in words.
     """
@@ -88,7 +87,6 @@ class Compared(Row):
 
     Attributes:
         edit_a, edit_b: in text form; they differ where two edits of the same blocks are compared.
-        items: how many both answered.
         a, b: accuracy with Wilson's interval; of a scored task the mean score of an item, such as its log-probability.
         difference: b − a with its paired interval; p by McNemar's exact test (log-probabilities: Student's; other
             scores: sign flips), corrected by Holm over all comparisons of unedited models, or of edits, on the task.
@@ -223,8 +221,8 @@ class TaskItems(Row):
     sides: int
     items: int
     answered: int
-    wrong: int | None
-    right: int | None
+    wrong: int | None = None
+    right: int | None = None
 
     @derived.column()
     def unit(self) -> Unit:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,25 +12,16 @@ import numpy as np
 import pandas as pd
 
 from lesion.core.clustered_intervals import Sharing
+from lesion.core.values import with_corrected
 from lesion.errors import UsageError
 from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
-from lesion.statistics.paired import Contrast, accuracy, holm, mcnemar_exact, paired_drop, sign_flip_exact, sign_flips
+from lesion.statistics.paired import Contrast, accuracy, mcnemar_exact, paired_drop, sign_flip_exact, sign_flips
+from lesion.studies.comparison import result
 from lesion.studies.comparison.logs import UNNAMED
 from lesion.studies.comparison.reading import Match, Source, aligned, digest, matches, read
-from lesion.studies.comparison.result import (
-    UNEDITED,
-    Clustered,
-    Compared,
-    ComparisonSummary,
-    Counts,
-    Drop,
-    Pair,
-    TaskItems,
-    Unit,
-    Unscored,
-)
+from lesion.studies.comparison.result import UNEDITED, Compared, Pair, Unit
 from lesion.studies.comparison.study import ComparisonStudy
 from lesion.tasks.item_clusters import Shared, shared
 
@@ -51,7 +44,7 @@ def gathered(study: ComparisonStudy, out: Path) -> Gathered:
     return Gathered(matches(read(study.folders, study.labels, out, notes), study.tasks, notes), notes)
 
 
-def summarise(study: ComparisonStudy, read_folders: Gathered) -> ComparisonSummary:
+def summarise(study: ComparisonStudy, read_folders: Gathered) -> result.ComparisonSummary:
     """The comparison of what was read of the folders of a study."""
     paired, notes, sources = read_folders.matches, list(read_folders.notes), read_folders.sources
     names = list(dict.fromkeys(task for pair in paired for task in pair.items))
@@ -63,7 +56,7 @@ def summarise(study: ComparisonStudy, read_folders: Gathered) -> ComparisonSumma
                 " studies again with edits of the other."
             )
     drops = [drop for source in sources for task in names for drop in _drops(source, task, paired, study.level)]
-    return ComparisonSummary(
+    return result.ComparisonSummary(
         study=study,
         sides=tuple(source.side for source in sources),
         tasks=tuple(_task_items(task, sources, paired) for task in names),
@@ -79,30 +72,17 @@ def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
 
     The questions: do the unedited models differ, do they differ under an edit, does an edit take more from one.
     """
-    tested: dict[tuple[str, str, bool], list[float]] = {}
-    for pair in pairs:
-        for cell in pair.cells:
-            for field, p in _tested(cell):
-                tested.setdefault((field, cell.task, cell.unedited), []).append(p)
-    adjusted = {family: iter(holm(every)) for family, every in tested.items()}
-    return tuple(
-        pair.model_copy(update={"cells": tuple(_with_corrected(cell, adjusted) for cell in pair.cells)})
-        for pair in pairs
-    )
-
-
-def _tested(cell: Compared) -> list[tuple[str, float]]:
-    """The numbers of a comparison that have a p, by their names."""
-    estimates = {"difference": cell.difference, "extra_drop": cell.extra_drop}
-    return [(name, each.p) for name, each in estimates.items() if each is not None and each.p is not None]
-
-
-def _with_corrected(cell: Compared, adjusted: Mapping[tuple[str, str, bool], Iterator[float]]) -> Compared:
-    changed = {}
-    for field, _ in _tested(cell):
-        p = next(adjusted[field, cell.task, cell.unedited])
-        changed[field] = getattr(cell, field).model_copy(update={"p_corrected": p})
-    return cell.model_copy(update=changed)
+    cells = [cell for pair in pairs for cell in pair.cells]
+    for field in ("difference", "extra_drop"):
+        families: dict[tuple[str, bool], list[int]] = defaultdict(list)
+        for place, cell in enumerate(cells):
+            if getattr(cell, field) is not None:
+                families[cell.task, cell.unedited].append(place)
+        for places in families.values():
+            for place, cell in zip(places, with_corrected([cells[at] for at in places], field), strict=True):
+                cells[place] = cell
+    adjusted = iter(cells)
+    return tuple(pair.model_copy(update={"cells": tuple(islice(adjusted, len(pair.cells)))}) for pair in pairs)
 
 
 def _pair(match: Match, study: ComparisonStudy, notes: list[str]) -> Pair:
@@ -115,13 +95,11 @@ def _pair(match: Match, study: ComparisonStudy, notes: list[str]) -> Pair:
         edits = [(edit, edit) for edit in shared]
         if same:
             edits += aligned(a, b, task)
-        known = {edit for pair in edits for edit in pair}
-        alone = sum(edit not in known for source in (a, b) for edit in source.edits(task))
-        if alone:
-            has, stands = ("has", "stands") if alone == 1 else ("have", "stand")
+        paired = {edit for pair in edits for edit in pair}
+        if alone := sum(edit not in paired for source in (a, b) for edit in source.edits(task)):
             notes.append(
-                f"{task}: {wording.counted(alone, 'edit')} of {a.side.label} or {b.side.label} {has} no counterpart in"
-                f" the other and {stands} against the own unedited model only."
+                f"{task}: {wording.counted(alone, 'edit')} of {a.side.label} or {b.side.label} without a counterpart in"
+                " the other: compared with the own unedited model only."
             )
         made = {each: _compared(a, b, task, common, each, level) for each in edits}
         cells += [cell for cell in made.values() if cell is not None]
@@ -146,6 +124,7 @@ def _compared(
     if not items:
         return None
     named: dict[str, Any] = {"task": task, "edit_a": edits[0], "edit_b": edits[1], "items": len(items)}
+    named["extra_drop"] = _extra_drop(a, b, task, items, edits, level)
     unit = unit_of(task, (a, b))
     if edits == (UNEDITED, UNEDITED) and unit in (None, "points"):
         named["unscored"] = _unscored(a, b, task, common, level)
@@ -156,10 +135,9 @@ def _compared(
             **named,
             a=Estimate.of(_mean(first, level, unit)),
             b=Estimate.of(_mean(second, level, unit)),
-            difference=Estimate.of(_mean(second - first, level, unit, least=-1.0), _known(p)),
+            difference=Estimate.of(_mean(second - first, level, unit, least=-1.0), p),
             counts=None,
             score_unit=unit,
-            extra_drop=_extra_drop(a, b, task, items, edits, level),
         )
     first, second = (right(each, items) for each in rows)
     gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
@@ -170,16 +148,15 @@ def _compared(
         a=Estimate.of(accuracy(first, level)),
         b=Estimate.of(accuracy(second, level)),
         difference=Estimate.of(difference, mcnemar_exact(gained, lost)),
-        counts=Counts(
+        counts=result.Counts(
             gained=gained, lost=lost, both_right=int((first & second).sum()), both_wrong=int((~first & ~second).sum())
         ),
-        extra_drop=_extra_drop(a, b, task, items, edits, level),
         shared=Sharing.of(of_items),
-        clustered=Clustered.of(second.astype(float) - first, of_items, difference, level),
+        clustered=result.Clustered.of(second.astype(float) - first, of_items, difference, level),
     )
 
 
-def _unscored(a: Source, b: Source, task: str, common: Sequence[str], level: float) -> Unscored | None:
+def _unscored(a: Source, b: Source, task: str, common: Sequence[str], level: float) -> result.Unscored | None:
     """The difference on all items of the first, where answers of the second without a score count as wrong."""
     rows = a.cells[task, UNEDITED]
     theirs = b.cells.get((task, UNEDITED), rows.iloc[:0])
@@ -195,17 +172,17 @@ def _unscored(a: Source, b: Source, task: str, common: Sequence[str], level: flo
     change, clustered = _mean(second - first, level, "points", least=-1.0), None
     if not ({*first, *second} - {0.0, 1.0}):
         change = paired_drop(second == 1, first == 1, level)
-        clustered = Clustered.of(second - first, _clusters(a, task, items), change, level)
+        clustered = result.Clustered.of(second - first, _clusters(a, task, items), change, level)
     lows, highs = zip(*((each.low, each.high) for each in (change, clustered) if each is not None), strict=True)
-    return Unscored(
+    return result.Unscored(
         items=len(items) - int((share == 1).sum()), of=len(items), value=change.value, low=min(lows), high=max(highs)
     )
 
 
 def _clusters(a: Source, task: str, items: Sequence[str]) -> Shared | None:
     """What items share, of the task or, in a log, by their groups."""
-    known = a.items[task].loc[list(items)]
-    return shared(task, known) or (shared(UNNAMED, known) if a.kind == "log" else None)
+    own = a.items[task].loc[list(items)]
+    return shared(task, own) or (shared(UNNAMED, own) if a.kind == "log" else None)
 
 
 def _mean(values: np.ndarray, level: float, unit: Unit, least: float = 0.0) -> Contrast:
@@ -227,13 +204,13 @@ def _extra_drop(
         return None
     if a.scored(task):
         yours, mine = (values(rows[i], items) - values(rows[i + 1], items) for i in (0, 2))
-        return Estimate.of(mean(yours - mine, level), _known(mean_p(yours - mine)))
+        return Estimate.of(mean(yours - mine, level), mean_p(yours - mine))
     yours, mine = (np.stack([right(rows[i], items), right(rows[i + 1], items)]) for i in (0, 2))
     differences = (yours[0].astype(int) - yours[1]) - (mine[0].astype(int) - mine[1])
     return Estimate.of(paired_difference_of_drops(yours, mine, level), sign_flip_exact(differences))
 
 
-def _drops(source: Source, task: str, paired: Sequence[Match], level: float) -> list[Drop]:
+def _drops(source: Source, task: str, paired: Sequence[Match], level: float) -> list[result.Drop]:
     """Every edit of a source on the items of a task that it shares with another."""
     shared = {item for match in paired if source in match[:2] for item in match.items.get(task, ())}
     before = source.cells.get((task, UNEDITED))
@@ -251,24 +228,23 @@ def _drops(source: Source, task: str, paired: Sequence[Match], level: float) -> 
             first, second = right(before, items), right(after, items)
             value, drop = accuracy(second, level), paired_drop(first, second, level)
         named = {"side": source.side.label, "task": task, "edit": edit, "items": len(items)}
-        drops.append(Drop(**named, value=Estimate.of(value), drop=Estimate.of(drop)))
+        drops.append(result.Drop(**named, value=Estimate.of(value), drop=Estimate.of(drop)))
     return drops
 
 
-def _task_items(task: str, sources: Sequence[Source], paired: Sequence[Match]) -> TaskItems:
+def _task_items(task: str, sources: Sequence[Source], paired: Sequence[Match]) -> result.TaskItems:
     everyone = common_items(task, paired)
     unit = unit_of(task, [source for source in sources if task in source.items])
-    scored = unit is not None
     verdicts = unedited_verdicts(task, sources, everyone)
-    return TaskItems(
+    counts = {"wrong": int((~verdicts).all(axis=1).sum()), "right": int(verdicts.all(axis=1).sum())}
+    return result.TaskItems(
         name=task,
-        scored=scored,
+        scored=unit is not None,
         score_unit=unit or "nats",
         sides=len(verdicts.columns),
         items=len(everyone),
         answered=len(verdicts),
-        wrong=None if scored else int((~verdicts).all(axis=1).sum()),
-        right=None if scored else int(verdicts.all(axis=1).sum()),
+        **(counts if unit is None else {}),
     )
 
 
@@ -311,7 +287,3 @@ def unit_of(task: str, sources: Sequence[Source]) -> Unit | None:
 def _by_sign_flips(differences: np.ndarray) -> float:
     changed = differences[differences != 0]
     return float(sign_flips(changed[:, None], 0)[0]) if len(changed) else 1.0
-
-
-def _known(p: float) -> float | None:
-    return None if np.isnan(p) else p
