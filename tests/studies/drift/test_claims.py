@@ -118,7 +118,7 @@ def test_kinds_are_counted_over_models():
     summary = made.study(families=("llama",), variants=("base", "rlvr"))
     text = said(report.where_they_leave, with_shape(summary, chosen="step", layer=2.5, size=-0.12))
     assert text.startswith(
-        "The fall of NMI is not even in all 2 models (p .001): an extra step of 0.120 over block 2 in 1;"
+        "The fall of NMI is not even in 2 of 2 models (p .001): an extra step of 0.120 over block 2 in 1;"
     )
     assert "; a bend at layers " in text
 
@@ -152,7 +152,7 @@ def test_places_within_critical_blocks_are_held_against_chance():
     # llama: layers 2 to 4 of 2 to 7; qwen2: layers 6 to 7 of 2 to 9.
     expected = 4 * 2 / 5 + 4 * 1 / 7
     text = said(report.at_critical_blocks, summary)
-    assert f"{hits} of 8 of these places lie within critical blocks; chance gives {expected:.1f} (p " in text
+    assert f"{hits} of these 8 places lie within critical blocks; chance gives {expected:.1f} (p " in text
 
 
 def test_a_link_is_called_one_only_where_chance_would_not_do(single):

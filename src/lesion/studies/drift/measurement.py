@@ -67,11 +67,9 @@ class MeasuredLayer(Value):
     """One layer against the reference layer, in one run.
 
     Attributes:
-        nmi: of its clusters with those of the reference layer; null, null_high: after its labels were shuffled over the
-            tokens, mean and `HIGH` quantile.
+        nmi, labels: of its clusters with those of the reference layer, and with each labelling that was given.
+        null, null_high: NMI after its labels were shuffled over the tokens, mean and `HIGH` quantile.
         cosine: mean over tokens; cka: linear, centred; None where all vectors of a layer are equal.
-        inertia: the summed squared distances that k-means reached.
-        labels: NMI of its clusters with each labelling that was given.
     """
 
     layer: int
@@ -131,19 +129,14 @@ def drift(
     """Cluster every layer and compare the clusters with those of layer zero.
 
     Memory holds one layer's tokens at a time; layer zero is read again from its file, in pieces, for cosine and CKA.
-    `labels` has by name a label for every token of `states`; the watcher is told of every layer that is done.
-
-    Raises:
-        UsageError: fewer distinct vectors at layer zero than clusters; labels of another length; a part is asked for
-            and `states` do not know where prompts end.
-        LesionError: a later layer has fewer distinct vectors than clusters.
+    `labels` has by name a label for every token of `states`. Fewer distinct vectors than clusters are refused.
     """
     where = np.ones(states.tokens, dtype=bool)
     if settings.part != "both":
         assert states.prompt is not None
         where = states.prompt if settings.part == "prompt" else ~states.prompt
     labellings = {name: values[where] for name, values in (labels or {}).items()}
-    first = 0 if settings.layer_zero == "embedding" else 1
+    first = int(settings.layer_zero == "block")
     zero = states.mapped(first) if bool(where.all()) else states.layer(first, where)
     alignment = Alignment(zero)
     reference, again = (_clustered(states, where, settings, first, stream) for stream in (0, 1))
@@ -225,10 +218,10 @@ class Texts:
     """What a model reads in one run.
 
     Attributes:
-        items: ids, in the order drawn.
+        items: their ids, in the order drawn.
         ids: of each item, token ids of its prompt and solution, cut at the end of the context; prompts: how many of
             them are the prompt.
-        right, truncated: how many own solutions were right, and how many did not end themselves; None without own ones.
+        right, truncated: of own solutions.
     """
 
     run: int
@@ -256,7 +249,7 @@ class Texts:
 
 
 def run_of(texts: Texts, clustered: Bool[np.ndarray, " tokens"]) -> Run:
-    """How much a run read, with which of its [tokens] were clustered."""
+    """How much a run read."""
     return Run(
         run=texts.run,
         items=len(texts.items),
@@ -325,16 +318,17 @@ def read_texts(
                 raise LesionError(f"Item {item.id} of {task.name} has no tokens for {model.name}; leave it out.")
             ids.append(text)
             prompts.append(min(len(prompt), len(text)))
-        right = sum(bool(answer["correct"]) for answer in answers) if answers else None
-        truncated = sum(answer["finish"] in TRUNCATED for answer in answers) if answers else None
-        results.append(Texts(number, tuple(item.id for item in items), tuple(ids), tuple(prompts), right, truncated))
+        own: dict[str, int] = {}
+        if answers:
+            own["right"] = sum(bool(answer["correct"]) for answer in answers)
+            own["truncated"] = sum(answer["finish"] in TRUNCATED for answer in answers)
+        results.append(Texts(number, tuple(item.id for item in items), tuple(ids), tuple(prompts), **own))
     return results
 
 
 def _read(
     study: DriftStudy, model: Model, task: Task, item: Item, style: str, answer: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Prompt and solution of an item as token ids."""
     if task.kind == "score":
         if study.part == "solution":
             raise UsageError(f"{task.name} is running text without solutions; choose --part prompt or both.")
@@ -367,7 +361,7 @@ def spooling(folder: Path) -> Iterator[None]:
 
 
 def in_part(study: DriftStudy, texts: Texts) -> Bool[np.ndarray, " tokens"]:
-    """[tokens] whether each token is of the part that is clustered."""
+    """[tokens] whether each is of the part that is clustered."""
     prompt = texts.in_prompt
     return {"prompt": prompt, "solution": ~prompt}.get(study.part, np.ones_like(prompt))
 
@@ -380,27 +374,31 @@ def labels_of(study: DriftStudy, task: Task, model: Model, texts: Texts) -> dict
 
 def fitted(
     study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts], folder: Path
-) -> tuple[DriftStudy, str]:
+) -> tuple[DriftStudy, list[str]]:
     """The study with a number of clusters that every run has tokens for, and a note where these are fewer than usual.
 
     Where none is said it is the paper's, or half of the fewest different tokens of a run, which leaves clusters of
-    several tokens. Too many are refused before any run is measured, so that no hours are lost to the last one.
+    several tokens. Too many are refused before any run is measured.
     """
     different = {run.run: count for run, count in zip(texts, _different(study, model, texts, folder), strict=True)}
     fewest, run = min((count, run) for run, count in different.items())
     if study.clusters is not None:
         if max(study.clusters) <= fewest:
-            return study, ""
+            return study, []
         part = "" if study.part == "both" else f" of the {study.part}s"
         raise UsageError(
             f"{max(study.clusters)} clusters were asked for, and run {run} has {fewest} different tokens{part} of"
             f" {chosen.name}; ask for fewer with --clusters, for more --items"
             f"{', or for --layer-zero block' if study.layer_zero == 'embedding' else ''}."
         )
-    clusters = USUAL if fewest >= USUAL else max(2, fewest // 2)
-    note = f"{model.name}: {clusters} clusters instead of {USUAL}, since a run has {fewest} different tokens; ask for"
-    note = "" if clusters == USUAL else f"{note} more --items, or say --clusters."
-    return study.model_copy(update={"clusters": (clusters,)}), note
+    if fewest >= USUAL:
+        return study.model_copy(update={"clusters": (USUAL,)}), []
+    clusters = max(2, fewest // 2)
+    note = (
+        f"{model.name}: {clusters} clusters instead of {USUAL}, since a run has {fewest} different tokens; ask for more"
+        " --items, or say --clusters."
+    )
+    return study.model_copy(update={"clusters": (clusters,)}), [note]
 
 
 def _different(study: DriftStudy, model: Model, texts: Sequence[Texts], folder: Path) -> Iterator[int]:
@@ -449,7 +447,7 @@ def measure(
 ) -> tuple[dict[int, list[Measured]], int]:
     """Every run under every number of clusters; cells that the folder has, with their checksum, are not measured again.
 
-    `texts` and `labels` (`labels_of`) are those of every run. The watcher is told of kept cells that are measured anew.
+    `texts` and `labels` (`labels_of`) are those of every run.
 
     Returns:
         By number of clusters, the cell of every run; and how many cells were measured now.
@@ -473,7 +471,7 @@ def measure(
     cells = stored_cells.read_all(folder, keys, Measured, watcher.note, chosen.name)
     missing = keys.keys() - cells.keys()
     if missing:
-        layers = len(model.anatomy.blocks) + (1 if study.layer_zero == "embedding" else 0)
+        layers = len(model.anatomy.blocks) + 1 - study.reference
         watcher.begin(chosen.name, len(keys) * layers, len(cells) * layers, "layers clustered")
     for run, label in zip(texts, labels, strict=True):
         wanted = [clusters for clusters in study.clusters or () if (run.run, clusters) in missing]

@@ -62,20 +62,20 @@ def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     known = [model for model in summary.models if len(_later(model, "nmi")) > 1]
     if not known:
         return
-    start, falls = f"after layer{SPACE}{summary.reference + 1}", [_fall(model, "nmi") for model in known]
+    start, falls = f"after layer{SPACE}{summary.study.reference + 1}", [_fall(model, "nmi") for model in known]
     rows = tuple((model, model.curve, layer) for model in known for layer in model.curve.layers[1:])
     sentences = [f"Agreement with the first clusters (NMI) is not seen to fall {start}."]
     if max(falls) > 0:
         left = [_fall(model, "by_token") for model in known]
         mostly = all(by_token < fall / 2 for fall, by_token in zip(falls, left, strict=True))
         what = "Mostly, occurrences of one token spread" if mostly else "Tokens leave their first clusters"
-        fall = f"agreement with the first clusters (NMI) falls by {wording.from_to(falls, NMI)} {start}"
         beyond = [model for model in known if _is_beyond(_later(model, "by_token"))]
-        where = f", in {_of(len(beyond), len(known))} models" * (len(known) > 1)
+        where = f", in {len(beyond)} of {len(known)} models" * (len(known) > 1)
         more = f"Tokens leave as wholes too, beyond the spread between runs{where}."
         untold = "Whether tokens leave as wholes too cannot be told."
         sentences = [
-            f"{what}: {fall}, with tokens kept whole by {wording.from_to(left, NMI)}.",
+            f"{what}: agreement with the first clusters (NMI) falls by {wording.from_to(falls, NMI)} {start}, with"
+            f" tokens kept whole by {wording.from_to(left, NMI)}.",
             more if beyond else untold,
         ]
     yield Claim(tuple(sentences), rows)
@@ -119,7 +119,7 @@ def where_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     if not uneven:
         yield Claim((f"An even fall is not rejected{' in any model' * several}{tests}.",), rows)
         return
-    where = f" in {_of(len(uneven), len(tested))} models" * several
+    where = f" in {len(uneven)} of {len(tested)} models" * several
     models = [model for model, _ in uneven]
     kinds = [text for kind in ("step", "hinge") if (text := _kind(models, kind, several))]
     neither = sum(model.curve.departure is None for model in models)
@@ -158,8 +158,8 @@ def _is_wide(model: DriftOfModel) -> bool:
 def at_critical_blocks(summary: DriftSummary) -> Iterable[Claim]:
     """How many steps and bends lie within critical blocks, against chance.
 
-    Says: N of M steps and bends lie within critical blocks; chance gives C, so no link is shown. | N of M steps and
-    bends lie within critical blocks; chance gives C: more than chance.
+    Says: N of these M places lie within critical blocks; chance gives C (p), so no link is shown. | N of these M places
+    lie within critical blocks; chance gives C (p), so more do than by chance, if models are independent.
     Needs: a layer study of the same models; places whose whole interval is within critical blocks, against the share of
     possible places that are, by Poisson's binomial at 0.05, models taken for independent
     """
@@ -170,7 +170,7 @@ def at_critical_blocks(summary: DriftSummary) -> Iterable[Claim]:
     hits = sum(reach(model, at) == "lies within" for model, at in known)
     p = at_least(hits, chances)
     link = "so no link is shown" if p > ALPHA else "so more do than by chance, if models are independent"
-    text = f"{wording.capital(_of(hits, len(known)))} of these places lie within critical blocks"
+    text = f"{hits} of these {len(known)} places lie within critical blocks"
     if len(known) == 1:
         text = f"It {reach(*known[0])} the critical {wording.numbered('block', known[0][0].critical_blocks)}"
     chance = f"chance gives {decimals(1)(sum(chances))} (p{SPACE}{wording.p_value(p)})"
@@ -179,15 +179,19 @@ def at_critical_blocks(summary: DriftSummary) -> Iterable[Claim]:
     )
 
 
+UNSURE = "cannot be placed in or out of"
+
+
 def reach(model: DriftOfModel, departure: Departure) -> str:
     """`lies within` where the whole interval of a hinge or step is in critical blocks, `lies outside` where none is."""
     if departure.low is None or departure.high is None:
-        return "cannot be placed in or out of"
+        return UNSURE
     places = np.linspace(departure.low, departure.high, 401).tolist()
     if departure.kind == "step":
         places = [block + 0.5 for block in range(int(departure.low), int(departure.high) + 1)]
     inside = [within(place, model.critical_blocks) for place in places]
-    return "lies within" if all(inside) else "cannot be placed in or out of" if any(inside) else "lies outside"
+    sure = {(True, True): "lies within", (False, False): "lies outside"}
+    return sure.get((all(inside), any(inside)), UNSURE)
 
 
 def at_least(hits: int, chances: Sequence[float]) -> float:
@@ -216,14 +220,13 @@ def which_tokens_leave(summary: DriftSummary) -> Iterable[Claim]:
             "tokens": [f"“{token_text(each.token)}” ({WHOLE_SHARE.text(each.share)})" for each in types],
         }
         parts = [f"of the {kind} {wording.listed(names)}" for kind, names in leavers.items() if names]
-        share = f"{WHOLE_SHARE.text(overall)} of all tokens leave their cluster"
-        text = f"Between layers {tokens.start} and {tokens.end}, {share}{'; more do ' * bool(parts)}{'; '.join(parts)}."
+        more = "; more do " * bool(parts) + "; ".join(parts)
+        text = (
+            f"Between layers {tokens.start} and {tokens.end}, {WHOLE_SHARE.text(overall)} of all tokens leave their"
+            f" cluster{more}."
+        )
         rows = tuple((model, tokens, each) for each in (*classes, *types))
         yield Claim((text,), rows, model.name * (len(summary.models) > 1))
-
-
-def _of(part: int, whole: int) -> str:
-    return f"all {whole}" if part == whole else f"{part} of {whole}" if part else f"none of {whole}"
 
 
 METHOD = (
@@ -324,7 +327,7 @@ class DriftResult(StudyResult[DriftSummary]):
         amount = f" ({wording.span(min(tokens), max(tokens))} tokens each)" if tokens else ""
         clusters = ", ".join(map(str, sorted({model.clusters for model in models})))
         sizes = [size for model in models if (s := model.curve.shape) and (size := s.step.detectable) is not None]
-        missed = f" Steps of NMI under {decimals(2)(max(sizes))} would be missed." if sizes else ""
+        missed = f" Steps of NMI under {NMI(max(sizes))} would be missed." if sizes else ""
         runs, problems = wording.counted(study.runs, "run"), wording.counted(study.items, "problem")
         return (
             f"{runs} of {problems}{amount}, {clusters} clusters; bands: ± one standard deviation between runs.{missed}"
@@ -334,8 +337,9 @@ class DriftResult(StudyResult[DriftSummary]):
     def checks(self) -> list[Check]:
         models, checks = self.summary.models, []
         if ceilings := [model.curve.ceiling for model in models if model.curve.ceiling is not None]:
-            alike = decimals(2)(min(ceilings))
-            checks.append(Check("good", f"Two clusterings of one layer agree to an NMI of {alike} or more."))
+            checks.append(
+                Check("good", f"Two clusterings of one layer agree to an NMI of {NMI(min(ceilings))} or more.")
+            )
         lowest = [f"{model.name}: {wording.numbered('layer', low)}" for model in models if (low := lost(model))]
         text = f"Like shuffled tokens: {'; '.join(lowest)}." if lowest else "Every layer is above shuffled tokens."
         checks.append(Check("bad" if lowest else "good", text))
@@ -353,12 +357,16 @@ class DriftResult(StudyResult[DriftSummary]):
     @override
     def parts(self) -> tuple[Part, ...]:
         summary = self.summary
-        first = f"layer {summary.reference}"
+        first = f"layer {summary.study.reference}"
         drawn = [(model, curve, layer) for model, curve in _curves(summary) for layer in curve.layers]
-        layers = Rows(
-            "drift", drawn, (DriftOfModel, Curve, Layer), "All layers", "Mean ± standard deviation over runs."
-        )
+        layers = Rows("drift", drawn, (DriftOfModel, Curve, Layer), "All layers")
         shapes = [(model, line) for model, curve in _curves(summary) if (line := curve.line) is not None]
+        leaving = [(m, m.tokens, t) for m in summary.models for t in (*m.tokens.surest_classes, *m.tokens.types)]
+        flow = Rows(
+            "flow", [(model, model.tokens, pair) for model in summary.models for pair in model.tokens.went],
+            (OfModel, Tokens, Went), "Where the tokens of every cluster went",
+            "Clusters of the first run are named by their most common tokens. Its own: the cluster it is matched with.",
+        )  # fmt: skip
         only = {"clusters": tuple({model.clusters for model in summary.models})}
         axis: dict[str, Any] = {"axis": "NMI", "low": 0.0, "high": 1.0}
         caption = (
@@ -376,8 +384,7 @@ class DriftResult(StudyResult[DriftSummary]):
                            caption=f"Similarity of the vectors with those of {first}, without clusters."),
                     Curves("with_class", "layer", "name", name="classes", only=only, **axis,
                            caption="NMI with the classes of tokens (digit, word, …)."),
-                    Curves("nmi", "layer", "clusters", panel="name", name="clusters", **axis,
-                           caption="Under every number of clusters."),
+                    Curves("nmi", "layer", "clusters", panel="name", name="clusters", **axis),
                 ),
                 how_much_they_leave(summary),
             ),
@@ -387,24 +394,10 @@ class DriftResult(StudyResult[DriftSummary]):
                 claims=(*where_they_leave(summary), *at_critical_blocks(summary)),
                 short="Shapes",
             ),
-            Part("Which tokens left their cluster?", self._tokens(), (), which_tokens_leave(summary), short="Tokens",
-                 own=self._flow(), wide=True),
+            Part("Which tokens left their cluster?",
+                 Rows("tokens", leaving, (OfModel, Tokens, Leaving), "Classes and tokens"), (),
+                 which_tokens_leave(summary), short="Tokens", own=(Folded(flow.title, (Table.of(flow),)),), wide=True),
         )  # fmt: skip
-
-    def _tokens(self) -> Rows:
-        leaving = [(m, m.tokens, t) for m in self.summary.models for t in (*m.tokens.surest_classes, *m.tokens.types)]
-        caption = (
-            "Clusters of the two layers are matched so that most tokens stay. Those that most surely left come first."
-        )
-        return Rows("tokens", leaving, (OfModel, Tokens, Leaving), "Classes and tokens", caption)
-
-    def _flow(self) -> tuple[Folded, ...]:
-        went = [(model, model.tokens, pair) for model in self.summary.models for pair in model.tokens.went]
-        caption = (
-            "Clusters of the first run are named by their most common tokens. Its own: the cluster it is matched with."
-        )
-        rows = Rows("flow", went, (OfModel, Tokens, Went), "Where the tokens of every cluster went", caption)
-        return (Folded(rows.title, (Table.of(rows),)),)
 
 
 def lost(model: DriftOfModel) -> list[int]:

@@ -135,14 +135,7 @@ class Shape(Value):
 
 
 class CurveShape(Row):
-    """The shape of one curve, with the best hinge and step whichever was chosen: a line of `shapes.csv`.
-
-    Attributes:
-        shape: the kind that was chosen; share: of bootstrap draws that prefer the same of hinge and step.
-        line_p, f, f_p: the test of a straight line.
-        hinge, step: where each fits best; `_size`, `_gain`, `_detectable` as in `Departure`.
-        nearest, distance, chance: the critical block nearest to the one that was chosen (`Distance`).
-    """
+    """A `Shape` as a line of `shapes.csv`, with the best hinge and step whichever was chosen, and its `Distance`."""
 
     clusters: int = column("Clusters", label=True)
     line_p: Number = column("Line, p", wording.p_value)
@@ -276,7 +269,7 @@ class Flow(Value):
 
 
 class Went(Row):
-    """How many tokens went from one cluster into another in the first run: a line of `flow.csv`."""
+    """How many tokens went from one cluster into another in the first run."""
 
     cluster: str = column("Cluster")
     into: str = column("Went into")
@@ -289,7 +282,6 @@ class Tokens(Row):
     """What became of the tokens between the layers `start` and `end`.
 
     Attributes:
-        overall: of all tokens.
         types: token types that most surely left; classes: every class of tokens, the most common first.
         flow: of the first run, every cluster of the earlier layer.
     """
@@ -317,7 +309,7 @@ class Tokens(Row):
 
 
 class Run(Value):
-    """How much a run read; `right` and `truncated` of the model's own solutions."""
+    """How much a run read; `right` and `truncated` of own solutions."""
 
     run: int
     items: int
@@ -341,7 +333,7 @@ class DriftOfModel(OfModel):
         clusters: the number of clusters that is drawn.
         curves: under every number of clusters; only the drawn one has cosine, CKA and labels.
         critical: blocks that a layer study found critical, by task; None: no study was given.
-        compared: the task of them that is compared with; None: that study did not ask this one's, so that all are.
+        compared: the task of them that is compared with; None: all, since none is this one's.
     """
 
     family: str = column()
@@ -385,11 +377,6 @@ class DriftSummary(Summary):
     study: DriftStudy
     models: tuple[DriftOfModel, ...]
 
-    @property
-    def reference(self) -> int:
-        """The layer that all others are compared with: 0 for what enters block 0, 1 for what leaves it."""
-        return 1 if self.study.layer_zero == "block" else 0
-
 
 PLACES = 2001
 """Places of a hinge at which chance is computed."""
@@ -410,11 +397,9 @@ def _critical(result: TaskResult) -> tuple[int, ...]:
 
 
 class Distance(Value):
-    """How far a place on the layer axis is from the nearest critical block.
+    """How far a place is from the nearest critical block, in layers (`apart`); of two equally near the first.
 
     Attributes:
-        block: the nearest critical block; the first of two that are equally near.
-        distance: from the block to the place, in layers (`apart`).
         chance: the share of all possible places that are as near to a critical block or nearer.
     """
 
@@ -424,10 +409,7 @@ class Distance(Value):
 
 
 def apart(layer: float, block: int) -> float:
-    """The layers between a place and a block: 0 within the block, negative before it, positive after it.
-
-    Layer l of a drift is the output of block l − 1, so that block c stands between the layers c and c + 1.
-    """
+    """The layers between a place and a block: 0 within the block, negative before it, positive after it."""
     return layer - block if layer < block else max(0.0, layer - (block + 1))
 
 

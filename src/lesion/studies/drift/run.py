@@ -10,21 +10,8 @@ from lesion.core.run import Evaluation, Run
 from lesion.core.store import refuse_another, study_there
 from lesion.core.study_file import ModelChoice
 from lesion.models.load import Model, peek
+from lesion.studies.drift import measurement
 from lesion.studies.drift import summary as drift_summary
-from lesion.studies.drift.measurement import (
-    draw_runs,
-    fitted,
-    in_part,
-    labels_of,
-    measure,
-    occurrences_of,
-    own_solutions,
-    read_texts,
-    run_of,
-    seed_of,
-    speaks,
-    spooling,
-)
 from lesion.studies.drift.report import DriftResult
 from lesion.studies.drift.result import CLASS, DriftOfModel, DriftSummary, critical_blocks, read_critical
 from lesion.studies.drift.study import DriftStudy
@@ -37,7 +24,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     """Measure the drift of every model; solutions and cells are kept as they come."""
     folder = run.folder
     task = find(study.task.name)
-    runs = draw_runs(study, task)
+    runs = measurement.draw_runs(study, task)
     run.note_if_fewer(study.task.name, len(runs[0]), study.items)
     critical = None if study.study is None else read_critical(study.study, [each.name for each in study.models])
     _look_ahead(study, run)
@@ -59,7 +46,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
         run.evaluation(
             questions, items, tasks={study.task: task}, text=study.to_toml(), shared=study.basis()
         ) as evaluation,
-        spooling(folder),
+        measurement.spooling(folder),
     ):
         for number, chosen in enumerate(study.models, start=1):
             model = run.load(questions, chosen, finite=True)
@@ -78,9 +65,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
 
 def _look_ahead(study: DriftStudy, run: Run) -> None:
     """What is wrong with a later model is told before the first one works for hours."""
-    for chosen in study.models:
-        if chosen.name in run.loaded:
-            continue
+    for chosen in (each for each in study.models if each.name not in run.loaded):
         blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             drift_summary.between(study, blocks, None, chosen.name)
@@ -96,25 +81,22 @@ def _model(
     evaluation: Evaluation,
     critical: Mapping[str, Mapping[str, tuple[int, ...]]] | None,
 ) -> tuple[DriftOfModel, int, list[str]]:
-    """The entry of one model in the summary, how many cells were measured for it, and notes."""
     run = evaluation.run
-    solutions = own_solutions(chosen, model, evaluation) if speaks(study, task) else None
-    texts = read_texts(study, chosen, model, task, runs, solutions)
-    study, note = fitted(study, chosen, model, texts, run.folder)
-    notes = [note] if note else []
-    labels = [labels_of(study, task, model, read) for read in texts]
-    cells, made = measure(study, chosen, model, texts, labels, run.folder, run.watcher)
+    solutions = measurement.own_solutions(chosen, model, evaluation) if measurement.speaks(study, task) else None
+    texts = measurement.read_texts(study, chosen, model, task, runs, solutions)
+    study, notes = measurement.fitted(study, chosen, model, texts, run.folder)
+    labels = [measurement.labels_of(study, task, model, read) for read in texts]
+    cells, made = measurement.measure(study, chosen, model, texts, labels, run.folder, run.watcher)
     blocks = len(model.anatomy.blocks)
     by_task = (critical or {}).get(chosen.name)
     compared = drift_summary.compared(study, by_task)
     blocks_beside = critical_blocks(by_task, compared)
-    tokens = [read.flat[in_part(study, read)] for read in texts]
-    curves = drift_summary.curves(study, cells, tokens, seed_of(study, "shape"), blocks_beside)
+    tokens = [read.flat[measurement.in_part(study, read)] for read in texts]
+    curves = drift_summary.curves(study, cells, tokens, measurement.seed_of(study, "shape"), blocks_beside)
     drawn = next(curve for curve in curves if curve.clusters == study.drawn)
-    at = drawn.departure
-    layers = drift_summary.between(study, blocks, None if at is None else at.layer, chosen.name)
+    layers = drift_summary.between(study, blocks, drawn.departure, chosen.name)
     occurrences = [
-        occurrences_of(study, read, measured, label[CLASS], layers)
+        measurement.occurrences_of(study, read, measured, label[CLASS], layers)
         for read, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
     ]
     family, variant = chosen.lineage
@@ -126,9 +108,9 @@ def _model(
         blocks=blocks,
         clusters=study.drawn,
         curves=curves,
-        critical=None if by_task is None else dict(by_task),
+        critical=by_task,
         compared=compared,
-        runs=[run_of(read, in_part(study, read)) for read in texts],
+        runs=[measurement.run_of(read, measurement.in_part(study, read)) for read in texts],
         tokens=token_drift(model.tokenizer, occurrences, layers, study.level),
     )
     if solutions is not None and any(read.truncated for read in texts):

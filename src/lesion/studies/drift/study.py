@@ -24,7 +24,7 @@ ElbowLayers = Literal["later", "all"]
 
 
 measured = partial(option, identity=NOT_IN_IDENTITY)
-"""An option that decides no answer: solutions are kept, and what is measured on them is kept by its settings."""
+"""An option that decides no answer."""
 
 
 def rising(layers: tuple[int, ...]) -> tuple[int, ...]:
@@ -37,10 +37,8 @@ def rising(layers: tuple[int, ...]) -> tuple[int, ...]:
 class DriftStudy(GreedyStudy):
     """How far the tokens' clusters at each layer are from those at layer 0 (Nepal et al. 2025), over runs.
 
-    The paper leaves open what the defaults here settle: the texts are prompt and own greedy solution; layer 0 is the
-    output of the embedding; vectors are clustered as they are; the normalisation of the mutual information is the
-    arithmetic mean of the entropies; k-means++ begins ten times; line, hinge and step are fitted to the layers
-    after layer 0, whose own value is 1 by definition.
+    The defaults settle what the paper leaves open. Line, hinge and step are fitted to the layers after layer 0, whose
+    own value is 1 by definition.
 
     A task that names a file, and `study`, are relative to the folder that the command runs in.
 
@@ -107,6 +105,11 @@ class DriftStudy(GreedyStudy):
         if self.task.items is not None:
             raise ValueError("items stands in the table of the task; give it at the top of the study, items a run.")
         return self
+
+    @property
+    def reference(self) -> int:
+        """The layer that all others are compared with: 0 for what enters block 0, 1 for what leaves it."""
+        return int(self.layer_zero == "block")
 
     @property
     def drawn(self) -> int:

@@ -28,14 +28,13 @@ def curves(
 ) -> list[Curve]:
     """The curves of one model over runs, one for every number of clusters.
 
-    `tokens` are those that were clustered in every run. `seed` is that of the bootstrap of places and of the simulated
-    studies behind the power; `critical` are the blocks that the hinge or step is compared with.
+    `tokens` are those that were clustered in every run; `seed` is that of the bootstrap of places and of the power.
     """
     results = []
     for clusters in study.clusters or ():
         of_clusters = cells[clusters]
         shape = find_shape(study, of_clusters, seed)
-        at = shape.departure if shape else None
+        at = shape and shape.departure
         results.append(
             Curve(
                 clusters=clusters,
@@ -54,7 +53,7 @@ def find_shape(study: DriftStudy, cells: Sequence[Measured], seed: int) -> Shape
     By default the reference layer is left out: its NMI with itself is 1 by definition, and the step to the next layer
     is often the largest of all, so that a fit to all layers would put the departure from a line there.
     """
-    first = 0 if study.elbow == "all" else 1
+    first = int(study.elbow == "later")
     values = np.array([cell.along("nmi")[first:] for cell in cells], dtype=np.float64)
     layers = [layer.layer for layer in cells[0].layers][first:]
     if len(layers) < LEAST_LAYERS or not bool(np.isfinite(values).all()):
@@ -94,15 +93,14 @@ def beside_notes(study: DriftStudy, critical: Mapping[str, Mapping[str, Sequence
     return notes
 
 
-def between(study: DriftStudy, blocks: int, layer: float | None, name: str) -> tuple[int, int]:
+def between(study: DriftStudy, blocks: int, departure: Departure | None, name: str) -> tuple[int, int]:
     """The two layers between which tokens are followed: those of the study, else those around the hinge or step.
 
     Without either they are the reference layer and the last.
     """
-    reference = 0 if study.layer_zero == "embedding" else 1
     if study.between is not None:
         first, second = study.between
-        if min(first, second) < reference:
+        if min(first, second) < study.reference:
             raise UsageError(
                 "With --layer-zero block, layer 0 is not clustered; tokens can be followed from layer 1 on (--between)."
             )
@@ -112,14 +110,16 @@ def between(study: DriftStudy, blocks: int, layer: float | None, name: str) -> t
                 f" and so the layers 0 to {blocks}; give two of these with --between."
             )
         return first, second
-    if layer is None:
-        return reference, blocks
-    return max(reference, math.ceil(layer) - 1), min(blocks, math.floor(layer) + 1)
+    if departure is None:
+        return study.reference, blocks
+    return max(study.reference, math.ceil(departure.layer) - 1), min(blocks, math.floor(departure.layer) + 1)
 
 
 def _layers(cells: Sequence[Measured], tokens: Sequence[Int[np.ndarray, " tokens"]], normalisation: str) -> list[Layer]:
     """Mean and standard deviation over runs at every layer; with `tokens` also by token, cosine and CKA."""
-    measures = ("nmi", "null", "null_high", *CHECKS) if tokens else ("nmi", "null", "null_high")
+    measures = ["nmi", "null", "null_high"]
+    if tokens:
+        measures += CHECKS
     columns = {measure: np.array([cell.along(measure) for cell in cells]) for measure in measures}
     if tokens:
         by_token = [cell.by_token(ids, normalisation) for cell, ids in zip(cells, tokens, strict=True)]

@@ -143,13 +143,9 @@ FEWEST = 5
 
 @dataclass(frozen=True, eq=False)
 class Occurrences:
-    """The tokens of one run, with their clusters at two layers.
+    """The tokens of one run, with their clusters at the earlier and at the later layer.
 
-    Attributes:
-        classes: the name of each token's class.
-        first, second: cluster at the earlier and at the later layer.
-        text_of, position: which text each token is in, and its place there, from 0.
-        texts: token ids of the texts, whole; items: of each, the id of its item.
+    `text_of` and `position` say in which of the whole `texts` each token is and where, from 0; `items` whose they are.
     """
 
     ids: Int[np.ndarray, " tokens"]
@@ -225,18 +221,16 @@ def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, 
     types.sort(key=lambda row: (-(row.share.low or 0.0), -row.count, row.id))
     classes = [leaving(rows, str(kind)) for kind, rows in counted.groupby("classes")]
     classes.sort(key=lambda row: (-row.count, row.kind))
+
+    def shown(row: Leaving, of: str, which: int | str | None) -> Leaving:
+        return row.model_copy(update={"examples": _examples(tokenizer, runs, left, of, which)})
+
     return Tokens(
         start=layers[0],
         end=layers[1],
         overall=leaving(counted, "all"),
-        types=[
-            row.model_copy(update={"examples": _examples(tokenizer, runs, left, "ids", row.id)})
-            for row in types[:MOST_TOKENS]
-        ],
-        classes=[
-            row.model_copy(update={"examples": _examples(tokenizer, runs, left, "classes", row.kind)})
-            for row in classes
-        ],
+        types=[shown(row, "ids", row.id) for row in types[:MOST_TOKENS]],
+        classes=[shown(row, "classes", row.kind) for row in classes],
         flow=_flow(runs[0], spelt),
     )
 

@@ -70,8 +70,9 @@ def do_studies_agree(summary: OverlaySummary) -> Iterable[Claim]:
                 f"{len(agreeing)} of {pairs} agree beyond chance.",
             ]
         else:
-            strongest = f"{first.a} with {first.b} ({_rho(model, first)}, p {wording.p_value(first.p)}, {p})"
-            sentences = [_not_shown(tested, every), f"The strongest of {pairs} is {strongest}."]
+            numbers = f"{_rho(model, first)}, p {wording.p_value(first.p)}, {p}"
+            strongest = f"The strongest of {pairs} is {first.a} with {first.b} ({numbers})."
+            sentences = [_not_shown(tested, every), strongest]
         yield Claim(tuple(sentences), tuple((model, pair) for pair in agreeing or tested[:1]), about)
 
 
@@ -81,8 +82,11 @@ def _not_shown(tested: Sequence[Correlation], every: int) -> str:
     if any(value is not None and value < PERFECT for value in least.values()):
         return "No two studies are shown to rank the blocks alike."
     passing = [str(blocks) for blocks, value in least.items() if value is not None]
-    over = f"perfect agreement over {wording.listed(passing or list(map(str, least)), 'or')} blocks would pass"
-    return f"Whether the studies rank the blocks alike cannot be told: {'only' if passing else 'not even'} {over}."
+    even, over = {True: "only", False: "not even"}[bool(passing)], passing or list(map(str, least))
+    return (
+        f"Whether the studies rank the blocks alike cannot be told: {even} perfect agreement over"
+        f" {wording.listed(over, 'or')} blocks would pass."
+    )
 
 
 @rule

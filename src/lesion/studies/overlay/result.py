@@ -48,12 +48,10 @@ class Profile(Row):
 
     Attributes:
         label: unique within the model.
-        blocks: the blocks that have a number, ascending.
         values: one per block: points lost (0…1), NMI, share of weights selected (0…1) or nats.
         low, high: intervals or spreads, None where none is known.
         critical: blocks that the study calls critical; of layer studies only.
         ranked: whether it takes part in the rank correlations.
-        source: the folder's name.
     """
 
     model: str = column("Model", label=True)

@@ -95,7 +95,7 @@ def _fingerprints(folder: Path, summary: Summary) -> Mapping[str, str | None]:
 
 
 def _profile(rows: Iterable[tuple[int, Estimate]], **about: Any) -> Iterator[Profile]:
-    """A profile without the blocks whose value is not known; none where nothing is left."""
+    """A profile of the blocks whose value is known; none where nothing is left."""
     known = sorted((row for row in rows if row[1].value is not None), key=lambda row: row[0])
     if known:
         values, low, high = zip(*((of.value, of.low, of.high) for _, of in known), strict=True)
@@ -103,7 +103,7 @@ def _profile(rows: Iterable[tuple[int, Estimate]], **about: Any) -> Iterator[Pro
 
 
 def _layers(name: str, summary: AblationSummary) -> Parts:
-    """Of a layer study: what each task loses without each block (Nepal et al. 2025, Figures 1 and 2)."""
+    """What each task loses without each block (Nepal et al. 2025, Figures 1 and 2)."""
     for model in summary.models:
         for result in model.tasks:
             stopped = result.stopping is not None
@@ -111,8 +111,7 @@ def _layers(name: str, summary: AblationSummary) -> Parts:
                 yield (
                     f"{name}: asking about {result.task} of {model.model} stopped block by block, when it"
                     " was decided whether the drop exceeds the effect; these drops stand on different items, so that"
-                    " they are drawn and not ranked, and no block is shaded as critical: the full table says which"
-                    " are."
+                    " they are drawn and not ranked, and no block is shaded as critical."
                 )
             for unit, factor in dict.fromkeys((cell.unit, cell.factor) for cell in result.cells):
                 kind = f", → {factor}" if isinstance(factor, str) else f", ×{factor:g}" if factor else ""
@@ -130,7 +129,7 @@ def _layers(name: str, summary: AblationSummary) -> Parts:
 
 
 def _drift(name: str, summary: DriftSummary) -> Parts:
-    """Of a drift study: NMI with the first layer's clusters after each block, and what each block takes of it.
+    """NMI with the first layer's clusters after each block, and what each block takes of it.
 
     Layer l of the hidden states is the output of block l − 1, so block b stands between layers b and b + 1. The step
     out of the layer that all are compared with is no loss like the others: that layer agrees with itself at 1, so that
@@ -141,7 +140,7 @@ def _drift(name: str, summary: DriftSummary) -> Parts:
         lost = [
             (layer, Estimate(value=value.mean - nmi[layer + 1].mean))
             for layer, value in nmi.items()
-            if layer > summary.reference and layer + 1 in nmi
+            if layer > summary.study.reference and layer + 1 in nmi
         ]
         after = [(layer - 1, _spread(value)) for layer, value in nmi.items() if layer > 0]
         # The curve adds up what the blocks take, so that its ranks are mostly those of the depth.
@@ -160,7 +159,7 @@ def _spread(value: Mean) -> Estimate:
 
 
 def _isolation(name: str, summary: IsolationSummary) -> Parts:
-    """Of an isolation: the share of each block's weights that a method selects; repeats are averaged.
+    """The share of each block's weights that a method selects; repeats are averaged.
 
     Of every method the smallest share and the most texts are taken: larger shares hold the smaller ones.
     """
@@ -177,22 +176,17 @@ def _isolation(name: str, summary: IsolationSummary) -> Parts:
         if means and max(means.values()) - min(means.values()) <= FLAT * fmean(means.values()):
             yield f"{name}: {method} takes as much of every block, so that its density has no shape."
             continue
-        several = len(used) > 1
-        rows = (
-            (block, Estimate(value=means[block], low=min(each), high=max(each)) if several else Estimate(value=each[0]))
-            for block, each in shares.items()
-        )
+        ends = {block: {"low": min(each), "high": max(each)} for block, each in shares.items() if len(each) > 1}
+        rows = ((block, Estimate(value=mean, **ends.get(block, {}))) for block, mean in means.items())
         label = f"density · {method}, {100 * keep:g} % · {isolation.study.skill}"
         yield from _profile(rows, model=isolation.model, kind="isolation", label=label, unit="share", source=name)
         if len(used) < len(own):
-            yield (
-                f"{name}: of {len(own)} selections by {method} those of the smallest share from {-fewest:,} texts are"
-                " drawn."
-            )
+            selections = f"{len(own)} selections by {method}"
+            yield f"{name}: of {selections} those of the smallest share from {-fewest:,} texts are drawn."
 
 
 def _truncation(name: str, summary: TruncationSummary) -> Parts:
-    """Of a truncation search: per block the best gain in accuracy of the cells evaluated in full, and the best screen.
+    """Per block the best gain in accuracy of the cells evaluated in full, and the best screen.
 
     Cells that were given up, and those under which the model gives nearly all items one answer, do not count.
     """
@@ -257,7 +251,7 @@ def summarise(folders: Iterable[str | Path], seed: int = 0, pairs: Sequence[str]
             notes.append(f"{model} has only one profile ({profiles[0].label}) and is left out.")
             continue
         named = _labelled(sorted(profiles, key=lambda profile: ORDER.index(profile.kind)))
-        fingerprint = seen[model][0] if model in seen else None
+        fingerprint, _ = seen.get(model, (None, place))
         chosen = {text: pair for text in pairs if (pair := _chosen(text, named)) is not None}
         named_pairs.update(chosen)
         tested = set(chosen.values()) if pairs else None
@@ -294,13 +288,14 @@ def corrected(models: Sequence[ModelProfiles]) -> tuple[ModelProfiles, ...]:
     adjusted = iter(holm(tested))
     every = []
     for model in models:
-        pairs = tuple(
-            pair.model_copy(update={"p_corrected": None if pair.p is None else next(adjusted)})
-            for pair in model.correlations
-        )
-        blocks = max((pair.blocks for pair in pairs if pair.p is not None), default=None)
-        least = None if blocks is None else Needed(blocks=blocks, pairs=len(tested), rho=needed(blocks, len(tested)))
-        every.append(model.model_copy(update={"correlations": pairs, "needed": least}))
+        pairs = list(model.correlations)
+        least, of_model = None, [place for place, pair in enumerate(pairs) if pair.p is not None]
+        for place in of_model:
+            pairs[place] = pairs[place].model_copy(update={"p_corrected": next(adjusted)})
+        if of_model:
+            blocks = max(pairs[place].blocks for place in of_model)
+            least = Needed(blocks=blocks, pairs=len(tested), rho=needed(blocks, len(tested)))
+        every.append(model.model_copy(update={"correlations": tuple(pairs), "needed": least}))
     return tuple(every)
 
 
@@ -368,16 +363,14 @@ def correlations(
 
 def spearman(x: Float[np.ndarray, " blocks"], y: Float[np.ndarray, " blocks"]) -> float:
     """Spearman's ρ, ties with their mean rank; NaN when either is constant."""
-    first, second = _standard(x), _standard(y)
-    return math.nan if first is None or second is None else float(np.clip(first @ second, -1.0, 1.0))
+    return float(np.clip(_standard(x) @ _standard(y), -1.0, 1.0))
 
 
-def _standard(values: Float[np.ndarray, " blocks"]) -> Float[np.ndarray, " blocks"] | None:
-    """The ranks with mean 0 and length 1, so that ρ is a scalar product."""
+def _standard(values: Float[np.ndarray, " blocks"]) -> Float[np.ndarray, " blocks"]:
+    """The ranks with mean 0 and length 1, so that ρ is a scalar product; NaN where all are equal."""
     ranks = rankdata(values)
     centred = ranks - ranks.mean()
-    length = float(np.sqrt(centred @ centred))
-    return None if length == 0.0 else centred / length
+    return np.asarray(centred / (float(np.sqrt(centred @ centred)) or math.nan))
 
 
 def _partial(ab: float, ad: float, bd: float) -> float:
@@ -393,30 +386,28 @@ def permutation_p(x: Float[np.ndarray, " blocks"], y: Float[np.ndarray, " blocks
     NaN when either is constant: nothing is ranked then.
     """
     first, second = _standard(x), _standard(y)
-    if first is None or second is None:
+    if math.isnan(first @ second):
         return math.nan
-    orders = _orders(len(first), seed)
-    hits = int((np.abs(second[orders] @ first) >= abs(float(first @ second)) - 1e-9).sum())
-    return hits / len(orders) if len(first) <= EXACT else (1 + hits) / (1 + len(orders))
+    return _p(np.abs(second[_orders(len(first), seed)] @ first), abs(float(first @ second)))
+
+
+def _p(null: Float[np.ndarray, " orders"], rho: float) -> float:
+    return float((null >= rho - 1e-9).mean())
 
 
 @lru_cache(maxsize=16)
 def _orders(blocks: int, seed: int) -> np.ndarray:
+    """All orders, or the given one and `DRAWS` drawn ones, so that no p is 0."""
     if blocks <= EXACT:
         return np.array(list(itertools.permutations(range(blocks))), dtype=np.intp)
-    return np.random.default_rng(seed).permuted(np.tile(np.arange(blocks), (DRAWS, 1)), axis=1)
+    given = np.arange(blocks)
+    return np.vstack([given, np.random.default_rng(seed).permuted(np.tile(given, (DRAWS, 1)), axis=1)])
 
 
 def needed(blocks: int, pairs: int) -> float | None:
     """The least |ρ| without ties that stays significant when it is the strongest of so many pairs; None: no ρ is."""
-    places = np.arange(blocks, dtype=np.float64)
-    standard = _standard(places)
-    if standard is None or not pairs:
+    if blocks < 2 or not pairs:
         return None
-    null = np.sort(np.abs(standard[_orders(blocks, 0)] @ standard))[::-1]
-    exact = blocks <= EXACT
-    for rho in np.unique(np.round(null, 9)):
-        hits = int((null >= rho - 1e-9).sum())
-        if (hits / len(null) if exact else (1 + hits) / (1 + len(null))) * pairs <= ALPHA:
-            return float(rho)
-    return None
+    standard = _standard(np.arange(blocks, dtype=np.float64))
+    null = np.abs(standard[_orders(blocks, 0)] @ standard)
+    return next((float(rho) for rho in np.unique(np.round(null, 9)) if _p(null, rho) * pairs <= ALPHA), None)
