@@ -104,7 +104,7 @@ class CheckResult(StudyResult[CheckSummary]):
     def parts(self) -> Sequence[Part]:
         """The tasks, and the prompts of each."""
         tasks = self.summary.tasks
-        rows = Rows("tasks", tasks, (CheckedTask,), "Tasks", "Unedited, prompts as they are sent.")
+        rows = Rows("tasks", tasks, (CheckedTask,), "Tasks")
         shown = [
             Part(
                 f"{wording.counted(len(task.prompts), 'prompt')} of {task.task}, exactly as sent",

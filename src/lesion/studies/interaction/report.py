@@ -29,7 +29,7 @@ from lesion.studies.interaction.result import (
     TaskScale,
     place_name,
 )
-from lesion.studies.interaction.study import Design, InteractionStudy
+from lesion.studies.interaction.study import NAMED_ORDERS, Design, InteractionStudy
 
 
 def noun(study: InteractionStudy) -> str:
@@ -51,7 +51,6 @@ def named(study: InteractionStudy, addresses: Sequence[str]) -> str:
 
 
 def _about_tasks(summary: InteractionSummary) -> Iterator[tuple[InteractionTask, str]]:
-    """Every task with the subject of a claim about it."""
     for task in summary.tasks:
         yield task, subject(task, summary.tasks)
 
@@ -74,10 +73,9 @@ def which_interact(summary: InteractionSummary, design: Design) -> Iterable[Clai
         sets = summary.of(task.name, design)
         known, shown = [each for each in sets if not each.is_untold], [each for each in sets if each.is_shown]
         if not known:
-            advice = "Scale them in part (--factor 0.5)" if study.factor == 0 else "Scale them less"
             gold = ", or measure log-probabilities (--measure gold)" * (study.measure == "accuracy")
             untold = f"Whether {noun(study)}s do each other's work cannot be told: {leaves}."
-            yield Claim((untold, f"{advice}{gold}."), tuple(sets), about)
+            yield Claim((untold, f"Scale them less (--factor {(1 + study.factor) / 2:g}){gold}."), tuple(sets), about)
             continue
         most = _furthest(shown or known)
         more = _value(most.beyond) > 0
@@ -113,22 +111,21 @@ def _side(interaction: Interaction) -> str:
 
 
 def _strongest(summary: InteractionSummary, most: Interaction, *, shown: bool) -> str:
-    form = drop_form(summary)
+    form, they = drop_form(summary), "They"
     alone, together = " + ".join(map(form, most.alone)), form.text(most.together, interval=False)
-    differ = f"{wording.capital(named(summary.study, most.places))} differ most from that: they"
-    they = "They" if shown else differ
+    if not shown:
+        they = f"{wording.capital(named(summary.study, most.places))} differ most from that: they"
     return f"{they} take {together} together and {alone} alone: {_size(summary, most)}."
 
 
 def _size(summary: InteractionSummary, interaction: Interaction) -> str:
-    side = _side(interaction)
-    beyond = interaction.beyond if side == "more" else interaction.beyond.negative
-    return f"{drop_form(summary).text(beyond)} {side} ({p_text(interaction.beyond)})"
+    beyond = interaction.beyond
+    return f"{drop_form(summary).text(beyond.size)} {_side(interaction)} ({p_text(beyond)})"
 
 
 def drop_form(summary: InteractionSummary) -> Form:
     """How drops are written: points of accuracy, or nats."""
-    return DROP.forms["nats" if summary.study.measure == "gold" else "points"]
+    return DROP.forms[{"gold": "nats", "accuracy": "points"}[summary.study.measure]]
 
 
 @rule
@@ -155,7 +152,9 @@ def how_many_can_go(summary: InteractionSummary) -> Iterable[Claim]:
     the unedited accuracy, and is not tested; of log-probabilities the drop of all places together
     """
     study = summary.study
-    order = f"the {study.order} important first" if study.order in ("least", "most") else "in that order"
+    order = "in that order"
+    if study.order in NAMED_ORDERS:
+        order = f"the {study.order} important first"
     many = f"{len(summary.places)} {noun(study)}s"
     for task, about in _about_tasks(summary):
         steps = [step for step in summary.steps if step.task == task.name]
@@ -193,8 +192,10 @@ def who_matters(summary: InteractionSummary) -> Iterable[Claim]:
         shares = [share for share in summary.shares if share.task == task.name]
         top = max(shares, key=lambda share: _value(share.value))
         total = form.text(summary.removal(task.name, *summary.places).drop, interval=False)
-        largest = f"{wording.capital(named(study, [top.place]))} has the largest Shapley value: {form.text(top.value)}"
-        text = f"{largest} of the {total} that all {len(shares)} cost together."
+        text = (
+            f"{wording.capital(named(study, [top.place]))} has the largest Shapley value: {form.text(top.value)} of the"
+            f" {total} that all {len(shares)} cost together."
+        )
         if not any((share.value.low or 0.0) > 0 for share in shares):
             many = f"{len(shares)} {noun(study)}s"
             text = f"No Shapley value of {many} is shown to be above 0; together they cost {total}."
@@ -235,8 +236,7 @@ class InteractionResult(StudyResult[InteractionSummary]):
 
     def _interactions(self) -> Rows:
         about = "Beyond the sum: drop together minus the drops alone. Bold: shown to differ from it."
-        title = "Sets against the sum of their places"
-        rows = self._rows("interactions", Interaction, self.summary.interactions, title, about)
+        rows = self._rows("interactions", Interaction, self.summary.interactions, "Sets", about)
         return replace(rows, marked="is_shown", order="rank")
 
     def _removals(self) -> Rows:
@@ -286,12 +286,11 @@ class InteractionResult(StudyResult[InteractionSummary]):
         drawn = Curves(
             ("value", "in_random_orders") if random else "value", "removed", panel="task", only={"order": 0},
             lines={"unedited": "unedited", "guessing": "guessing"}, name="cumulative",
-            axis="score, nats" if study.measure == "gold" else "accuracy, %",
+            axis={"gold": "score, nats", "accuracy": "accuracy, %"}[study.measure],
             caption=f"{wording.capital(places)} {done(study)} one after another: {', '.join(self.summary.order)}.",
         )  # fmt: skip
         title = f"How many {places} of {self.summary.model} can go, one after another?"
-        about = "Score: accuracy, or mean log-probability of the gold answers."
-        rows = self._rows("steps", Step, self.summary.steps, "One after another", about)
+        rows = self._rows("steps", Step, self.summary.steps, "One after another")
         return Part(title, rows, (drawn,), how_many_can_go(self.summary), short="One after another")
 
     def _each(self) -> Part:

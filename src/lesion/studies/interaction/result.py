@@ -28,7 +28,19 @@ def place_name(address: str) -> str:
 
 
 def _names(places: str) -> str:
-    return ", ".join(map(place_name, places.split(","))) if places else "none"
+    return ", ".join(map(place_name, filter(None, places.split(",")))) or "none"
+
+
+class Places(Row):
+    """A set of places on one task."""
+
+    task: str = column("Task", label=True)
+    places: tuple[str, ...]
+
+    @derived.column("Places", _names, label=True, key="places")
+    def set_of(self) -> str:
+        """The places by commas."""
+        return ",".join(self.places)
 
 
 class TaskScale(Row):
@@ -45,7 +57,7 @@ class TaskScale(Row):
     guessing: Number = column()
 
 
-class Removal(Row):
+class Removal(Places):
     """A set of places removed, on one task; none removed: the unedited model.
 
     Attributes:
@@ -54,20 +66,13 @@ class Removal(Row):
         endings: how answers ended; None of log-probabilities.
     """
 
-    task: str = column("Task", label=True)
-    places: tuple[str, ...]
     items: int = column("Items")
     value: Estimate = column("Score", LEVEL)
     drop: Estimate | None = column("Drop", DROP, default=None)
     endings: Endings | None = None
 
-    @derived.column("Places", _names, label=True, key="places")
-    def set_of(self) -> str:
-        """The places by commas."""
-        return ",".join(self.places)
 
-
-class Interaction(Row):
+class Interaction(Places):
     """A set of places against its members alone, on one task.
 
     Attributes:
@@ -81,18 +86,11 @@ class Interaction(Row):
     """
 
     design: Design = column("Design", label=True)
-    task: str = column("Task", label=True)
-    places: tuple[str, ...]
     alone: tuple[float, ...]
     verdict: Verdict = column("Verdict")
     beyond: Estimate = column("Beyond the sum", DROP, p="beyond_p")
     together: Estimate = column("Together", DROP)
     independent: Number = column(default=None)
-
-    @derived.column("Places", _names, label=True, key="places")
-    def set_of(self) -> str:
-        """The places by commas."""
-        return ",".join(self.places)
 
     @derived.column(key="alone")
     def each_alone(self) -> str:
@@ -165,8 +163,10 @@ class Step(Row):
     @derived.column("Random orders, mean", LEVEL, key="random_orders")
     def in_random_orders(self) -> float | None:
         """The mean after as many places of the random orders."""
-        beyond = self.beyond_random.value if self.beyond_random else None
-        return None if beyond is None or self.value.value is None else self.value.value + beyond
+        beyond = self.beyond_random
+        if beyond is None or beyond.value is None or self.value.value is None:
+            return None
+        return self.value.value + beyond.value
 
 
 class ShapleyValue(Row):
@@ -211,10 +211,8 @@ class InteractionSummary(Summary):
     """All numbers of an interaction study: what `summary.json` holds.
 
     Attributes:
-        places: addresses of what is removed.
-        order: in which they are removed with `cumulative`.
+        order: in which places are removed with `cumulative`.
         orders: how many orders the Shapley values are a mean of; every_order: whether these are all that there are.
-        approximate: what makes the answers approximate.
     """
 
     kind: Literal["interaction"] = "interaction"
@@ -262,10 +260,8 @@ class InteractionSummary(Summary):
 
     def scale(self, task: str) -> TaskScale:
         """The unit of a task's numbers, and between which two they lie."""
+        unedited = self.removal(task).value.value
+        if self.study.measure == "gold":
+            return TaskScale(unit="nats", unedited=unedited, guessing=None)
         (guessing,) = (each.guessing for each in self.tasks if each.name == task)
-        gold = self.study.measure == "gold"
-        return TaskScale(
-            unit="nats" if gold else "points",
-            unedited=self.removal(task).value.value,
-            guessing=None if gold else guessing,
-        )
+        return TaskScale(unit="points", unedited=unedited, guessing=guessing)

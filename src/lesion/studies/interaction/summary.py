@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,19 +16,12 @@ from lesion.core.rates import approximate, rates
 from lesion.edits.edit import BASELINE, Edit, composed
 from lesion.edits.text import parse
 from lesion.report.rows import Endings
-from lesion.report.values import Estimate, known
+from lesion.report.values import Estimate
 from lesion.statistics.contrasts import beyond_random, mean
 from lesion.statistics.interaction import Values, beyond_sum, beyond_sum_p, drop, orders_of, other_orders, shapley
 from lesion.statistics.paired import accuracy, holm
-from lesion.studies.interaction.result import (
-    Interaction,
-    InteractionSummary,
-    InteractionTask,
-    Removal,
-    ShapleyValue,
-    Step,
-    Verdict,
-)
+from lesion.studies.interaction import result
+from lesion.studies.interaction.result import InteractionTask
 from lesion.studies.interaction.study import NAMED_ORDERS, Design, InteractionStudy, ordered, place_key, windows
 from lesion.tasks.wrapped import gold_name
 
@@ -70,26 +64,22 @@ class PlannedSets:
 
 def planned(study: InteractionStudy, places: Sequence[str], order: Sequence[str] | None) -> PlannedSets:
     """The sets of a study; `order` is that by importance, None where it is not known yet."""
-    named = study.order in NAMED_ORDERS
-    cumulative = "cumulative" in study.design
-    first = (order if named else ordered(study)) if cumulative else None
-    if first and study.order == "least":
-        first = list(reversed(first))
-    numbers = range(len(places))
-    shapley = "shapley" in study.design
-    permutations, every = orders_of(numbers, study.permutations, study.seed) if shapley else ([], False)
-    at = [places.index(place) for place in first or ()]
-    random = other_orders(at, study.random_orders, study.seed) if at else []
-    named_orders = [[tuple(places[number] for number in each) for each in orders] for orders in (random, permutations)]
-    return PlannedSets(
-        tuple(places),
-        tuple(combinations(places, 2)) if "pairs" in study.design else (),
-        tuple(windows(places, study.window)) if "windows" in study.design else (),
-        (tuple(first), *named_orders[0]) if first else (),
-        tuple(named_orders[1]),
-        every,
-        cumulative and named,
-    )
+    sets: dict[str, Any] = {}
+    if "pairs" in study.design:
+        sets["pairs"] = tuple(combinations(places, 2))
+    if "windows" in study.design:
+        sets["windows"] = tuple(windows(places, study.window))
+    if "shapley" in study.design:
+        numbers, sets["every"] = orders_of(range(len(places)), study.permutations, study.seed)
+        sets["permutations"] = tuple(tuple(places[number] for number in each) for each in numbers)
+    if "cumulative" in study.design:
+        sets["ordered_by_importance"] = study.order in NAMED_ORDERS
+        ranked = list(order or ())
+        first = {"most": ranked, "least": ranked[::-1]}.get(study.order, ordered(study))
+        if first:
+            random = other_orders([places.index(place) for place in first], study.random_orders, study.seed)
+            sets["orders"] = (tuple(first), *(tuple(places[number] for number in each) for each in random))
+    return PlannedSets(tuple(places), **sets)
 
 
 def important(answers: Answers, places: Sequence[str]) -> list[str]:
@@ -152,14 +142,14 @@ class Answers:
 
 def summarise(
     study: InteractionStudy, fingerprint: str, plan: PlannedSets, answers: Answers, guesses: Mapping[str, float]
-) -> InteractionSummary:
+) -> result.InteractionSummary:
     """All numbers of the study."""
     tasks = tuple(
         InteractionTask(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses))
         for name, ids in answers.items.items()
     )
     sets: list[Set] = list(dict.fromkeys([(), *((place,) for place in plan.places), *plan.sets]))
-    return InteractionSummary(
+    return result.InteractionSummary(
         study=study,
         model=study.model.name,
         fingerprint=fingerprint,
@@ -186,9 +176,9 @@ def _value(study: InteractionStudy, values: Values) -> Estimate:
     return Estimate.of(mean(values, study.level) if study.measure == "gold" else accuracy(values, study.level))
 
 
-def _removal(study: InteractionStudy, answers: Answers, task: str, places: Set) -> Removal:
+def _removal(study: InteractionStudy, answers: Answers, task: str, places: Set) -> result.Removal:
     values = answers.values(task, places)
-    return Removal(
+    return result.Removal(
         task=task,
         places=places,
         items=len(values),
@@ -200,30 +190,32 @@ def _removal(study: InteractionStudy, answers: Answers, task: str, places: Set) 
 
 def _interactions(
     study: InteractionStudy, answers: Answers, task: InteractionTask, design: Design, sets: Sequence[Set]
-) -> Iterator[Interaction]:
+) -> Iterator[result.Interaction]:
     baseline = answers.values(task.name, ())
     rows = [(np.array([answers.values(task.name, (place,)) for place in each]), each) for each in sets]
     tests = [beyond_sum_p(baseline, alone, answers.values(task.name, each)) for alone, each in rows]
-    corrected = holm(1.0 if math.isnan(p) else p for p in tests)
+    corrected = holm(np.nan_to_num(tests, nan=1.0))
     for (alone, each), p, p_corrected in zip(rows, tests, corrected, strict=True):
         together = answers.values(task.name, each)
         beyond = Estimate.of(beyond_sum(baseline, alone, together, study.level), p, p_corrected)
         drops = tuple(float(np.mean(baseline.astype(float) - values)) for values in alone)
-        yield Interaction(
+        yield result.Interaction(
             design=design,
             task=task.name,
             places=each,
             alone=drops,
             together=Estimate.of(drop(baseline, together, study.level)),
             beyond=beyond,
-            independent=None if study.measure == "gold" else _independent(float(baseline.mean()), drops),
+            independent=_independent(study, float(baseline.mean()), drops),
             verdict=_verdict(sum(drops), task.loss, beyond),
         )
 
 
-def _independent(baseline: float, drops: Sequence[float]) -> float | None:
+def _independent(study: InteractionStudy, baseline: float, drops: Sequence[float]) -> float | None:
     """The drop of all places if each kept its own share of the right answers, whatever else is removed."""
-    return known(baseline * (1 - math.prod(1 - each / baseline for each in drops))) if baseline else None
+    if study.measure == "gold" or not baseline:
+        return None
+    return baseline * (1 - math.prod(1 - each / baseline for each in drops))
 
 
 def _loss(study: InteractionStudy, answers: Answers, task: str, guesses: Mapping[str, float]) -> float:
@@ -235,7 +227,7 @@ def _loss(study: InteractionStudy, answers: Answers, task: str, guesses: Mapping
     return float(baseline.mean()) - guesses[task]
 
 
-def _verdict(total: float, loss: float | None, beyond: Estimate) -> Verdict:
+def _verdict(total: float, loss: float | None, beyond: Estimate) -> result.Verdict:
     shown = beyond.value is not None and beyond.is_shown
     if shown and (beyond.value or 0.0) > 0:
         return "redundant"
@@ -244,7 +236,7 @@ def _verdict(total: float, loss: float | None, beyond: Estimate) -> Verdict:
     return "one path" if shown else "no sign"
 
 
-def _steps(study: InteractionStudy, answers: Answers, task: str, orders: Sequence[Set]) -> Iterator[Step]:
+def _steps(study: InteractionStudy, answers: Answers, task: str, orders: Sequence[Set]) -> Iterator[result.Step]:
     for number, order in enumerate(orders):
         for count in range(1, len(order) + 1):
             values = answers.values(task, order[:count])
@@ -256,10 +248,10 @@ def _steps(study: InteractionStudy, answers: Answers, task: str, orders: Sequenc
                 else:
                     beyond = Estimate.of(beyond_random(values, random, study.level))
             estimate = _value(study, values)
-            yield Step(task=task, order=number, places=order[:count], value=estimate, beyond_random=beyond)
+            yield result.Step(task=task, order=number, places=order[:count], value=estimate, beyond_random=beyond)
 
 
-def _shares(study: InteractionStudy, answers: Answers, task: str, plan: PlannedSets) -> Iterator[ShapleyValue]:
+def _shares(study: InteractionStudy, answers: Answers, task: str, plan: PlannedSets) -> Iterator[result.ShapleyValue]:
     if not plan.permutations:
         return
     marginals: dict[str, list[np.ndarray]] = {place: [] for place in plan.places}
@@ -272,7 +264,7 @@ def _shares(study: InteractionStudy, answers: Answers, task: str, plan: PlannedS
     for place, of_place in marginals.items():
         value, sampling = shapley(np.array(of_place), study.level, every=plan.every)
         last = [marginal for order, marginal in zip(plan.permutations, of_place, strict=True) if order[-1] == place]
-        yield ShapleyValue(
+        yield result.ShapleyValue(
             task=task,
             place=place,
             value=Estimate.of(value),

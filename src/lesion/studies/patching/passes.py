@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -85,30 +85,20 @@ def pair_of(model: Model, task: Task, item: Item, style: str | None) -> Pair | N
     behind either prompt.
     """
     for other in islice(corruptions_of(task, item), CANDIDATES):
-        with suppress(_UnfitError):
-            clean, first = _encoded(model, task, item, other.gold, style)
-            corrupted, second = _encoded(model, task, other, item.gold, style)
-            if len(clean) == len(corrupted) and clean != corrupted and first == second[::-1]:
-                texts, answers = (item.question, other.question), (item.gold, other.gold)
-                return Pair(item.id, clean, corrupted, *first, texts=texts, answers=answers)
+        try:
+            clean, corrupted = (
+                encode_contrast(model, task, replace(one, choices=(one.gold, another.gold)), style)
+                for one, another in ((item, other), (other, item))
+            )
+        except UsageError:
+            raise
+        except LesionError:  # two answers that cannot be told apart behind a prompt, or a prompt that is too long
+            continue
+        fits = (clean.right, clean.tempting) == (corrupted.tempting, corrupted.right)
+        if fits and len(clean.prompt) == len(corrupted.prompt) and clean.prompt != corrupted.prompt:
+            texts, answers = (item.question, other.question), (item.gold, other.gold)
+            return Pair(item.id, clean.prompt, corrupted.prompt, clean.right, clean.tempting, texts, answers)
     return None
-
-
-class _UnfitError(Exception):
-    """Two answers cannot be told apart behind a prompt, or it is too long."""
-
-
-def _encoded(
-    model: Model, task: Task, item: Item, tempting: str, style: str | None
-) -> tuple[tuple[int, ...], tuple[int, int]]:
-    """The prompt of an item and the first tokens of its right answer and of another text behind it."""
-    try:
-        contrasted = encode_contrast(model, task, replace(item, choices=(item.gold, tempting)), style)
-    except UsageError:
-        raise
-    except LesionError as error:
-        raise _UnfitError from error
-    return contrasted.prompt, (contrasted.right, contrasted.tempting)
 
 
 class Place(NamedTuple):
@@ -168,11 +158,13 @@ def sites_of(model: Model) -> dict[Place, nn.Module]:
             if branch is not None and not branch.beside:
                 sites[Place(kind, block.index)] = branch.tail  # type: ignore[arg-type]
     sites = {place: module for place, module in sites.items() if module in alone}
-    attentions = {block.index: block.attention for block in model.anatomy.blocks}
-    heads = {layer: own.heads for layer, own in attentions.items() if own is not None and own.heads is not None}
-    matrices = Counter(each.matrix.module for each in heads.values())
-    own = {layer: each.matrix.module for layer, each in heads.items() if matrices[each.matrix.module] == 1}
-    return {**sites, **{Place("head", layer): module for layer, module in own.items()}}
+    matrices = {
+        block.index: heads.matrix.module
+        for block in model.anatomy.blocks
+        if block.attention and (heads := block.attention.heads)
+    }
+    shared = Counter(matrices.values())
+    return {**sites, **{Place("head", layer): module for layer, module in matrices.items() if shared[module] == 1}}
 
 
 def places_of(model: Model) -> list[Place]:
@@ -194,17 +186,13 @@ def read(model: Model, pair: Pair) -> tuple[Readout, Readout, Values]:
     """Run both prompts once: what each says, and the values of every place at every position."""
     check_texts(model, [pair.clean, pair.corrupted])
     values: dict[Place, Tensor] = {}
-
-    def take(place: Place, stream: Tensor) -> None:
-        values[place] = stream.clone()
-
     tokens = torch.tensor([pair.clean, pair.corrupted], device=model.device)
     sites = sites_of(model)
-    with _hooks(sites, lambda layer: 2, take):
-        logits = _last(model.network(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False))
+    with _hooks(sites, lambda layer: 2, lambda place, stream: values.update({place: stream.clone()})):
+        output = model.network(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False)
     if missed := sites.keys() - values.keys():
         raise LesionError(f"A pass of {model.name} did not run through {min(map(str, missed))}; it cannot be patched.")
-    clean, corrupted = _readouts(logits, pair)
+    clean, corrupted = _readouts(output.logits[:, -1], pair)
     return clean, corrupted, values
 
 
@@ -323,7 +311,8 @@ def _pass(
         )
     if missed := by_site.keys() - done:
         raise LesionError(f"A pass of {model.name} did not run through {min(map(str, missed))}; it cannot be patched.")
-    return _last(output)[1:]
+    logits: Tensor = output.logits[1:, -1]
+    return logits
 
 
 @contextmanager
@@ -368,11 +357,6 @@ def _hooks(
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _last(output: Any) -> Float[Tensor, "rows vocabulary"]:
-    logits: Tensor = output.logits[:, -1]
-    return logits
 
 
 def _readouts(logits: Float[Tensor, "rows vocabulary"], pair: Pair) -> list[Readout]:

@@ -22,15 +22,6 @@ from lesion.studies.patching.study import POSITIONS, Kind
 
 NAMED = 3
 """So many heads are named in a sentence."""
-WHERE = {
-    "earlier different": "earlier differing tokens",
-    "last different": "last differing token",
-    "next": "token behind the last differing one",
-    "between": "tokens between",
-    "last": "last token",
-    "all": "tokens from the first difference on",
-}
-"""Classes of positions as they stand in a sentence behind *the*."""
 
 
 @rule
@@ -60,13 +51,13 @@ def where_it_is_carried(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
         for cell in carrying:
             layers.setdefault(cell.position, []).append(cell.layer)
         order = sorted(layers, key=lambda position: sorted(layers[position]))
-        places = [f"the {WHERE[name]} ({wording.numbered('block', layers[name])})" for name in order]
+        places = [f"{POSITIONS[name]} ({wording.numbered('block', layers[name])})" for name in order]
         first = "No kind of position is shown to restore half of the answer."
         if places:
             first = f"At least half of the answer is restored at {wording.listed(places)}."
         if best := _largest(carrying or stream):
             rows = tuple((task, cell) for cell in carrying or [best])
-            most = f"Most is restored at the {WHERE[best.position]} after block{wording.SPACE}{best.layer}"
+            most = f"Most is restored at {POSITIONS[best.position]} after block{wording.SPACE}{best.layer}"
             yield Claim((first, f"{most}: {_effect(best, task)}."), rows, about)
 
 
@@ -95,9 +86,11 @@ def what_writes_it(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
     branches: tuple[Kind, ...] = ("attention", "mlp")
     for task, kind in ((task, kind) for task in tasks if task.told for kind in branches):
         if best := _largest([cell for cell in task.of("denoise", kind) if cell.position != "all"]):
-            place = f"that of block{wording.SPACE}{best.layer} at the {WHERE[best.position]}"
-            adds = f"Of what a single {wording.UNIT_NAMES[kind]} adds, {place} restores most"
-            yield Claim((f"{adds}: {_effect(best, task)}.",), ((task, best),), subject(task, tasks))
+            text = (
+                f"Of what a single {wording.UNIT_NAMES[kind]} adds, that of block{wording.SPACE}{best.layer} at"
+                f" {POSITIONS[best.position]} restores most: {_effect(best, task)}."
+            )
+            yield Claim((text,), ((task, best),), subject(task, tasks))
 
 
 @rule
@@ -126,7 +119,7 @@ def which_heads(tasks: Sequence[PatchedTask]) -> Iterable[Claim]:
 
 
 def _head(cell: PatchedCell) -> str:
-    return f"{cell.layer}.{cell.head} at the {WHERE[cell.position]} ({WHOLE_SHARE.text(cell.effect)})"
+    return f"{cell.layer}.{cell.head} at {POSITIONS[cell.position]} ({WHOLE_SHARE.text(cell.effect)})"
 
 
 READING = (
@@ -212,7 +205,6 @@ class PatchingResult(StudyResult[PatchingSummary]):
 
 
 def _maps(direction: Direction) -> tuple[Mark, ...]:
-    """The maps of a direction: blocks and branches by class of positions, and heads."""
     what = wording.capital("; ".join(f"{name}: {text}" for name, text in POSITIONS.items()))
     positions = f" {what}." * (direction == "denoise")  # said once
     file = FILES[direction]

@@ -46,10 +46,8 @@ def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
         for chosen in study.models:
             model = run.load(questions, chosen, finite=True)
             refuse_simple(model, "patching")
-            layers = parse_layers(study.layers, len(model.anatomy.blocks), chosen.name)
             for choice, task in tasks.items():
-                style = questions.prompt_style_of(chosen, choice)
-                work.measure(chosen, model, choice, task, items[choice], style, layers)
+                work.measure(chosen, model, choice, task, items[choice])
             del model
     return PatchingResult(run.folder, work.summary(), work.evaluated, work.planned)
 
@@ -79,17 +77,9 @@ class _Work:
         """What there is so far."""
         return PatchingSummary(study=self.study, tasks=self.tasks, notes=tuple(dict.fromkeys(self.notes)))
 
-    def measure(
-        self,
-        chosen: ModelChoice,
-        model: Model,
-        choice: TaskChoice,
-        task: Task,
-        items: Sequence[Item],
-        style: str | None,
-        layers: Sequence[int],
-    ) -> None:
+    def measure(self, chosen: ModelChoice, model: Model, choice: TaskChoice, task: Task, items: Sequence[Item]) -> None:
         """One model on one task, with the summary written at the end."""
+        style = self.study.questions().prompt_style_of(chosen, choice)
         pair_by_item = {item.id: pair_of(model, task, item, style) for item in items}
         pairs = [pair for pair in pair_by_item.values() if pair is not None]
         left_out = [identity for identity, pair in pair_by_item.items() if pair is None]
@@ -103,7 +93,7 @@ class _Work:
                 f"{chosen.name}, {choice.name}: {len(left_out)} of {wording.counted(len(items), 'item')} left out, for"
                 " which there is no corrupted prompt of as many tokens with another answer."
             )
-        places = self.places(chosen, model, layers)
+        places = self.places(chosen, model)
         wanted = {pair.item: self.patches(pair, places) for pair in pairs}
         if not any(wanted.values()):
             raise UsageError(
@@ -148,9 +138,9 @@ class _Work:
         self.run.watcher.answered(count)
         return readouts
 
-    def places(self, chosen: ModelChoice, model: Model, layers: Sequence[int]) -> list[Place]:
-        """The places of these blocks that are patched; said of those that cannot be."""
-        units = self.study.unit
+    def places(self, chosen: ModelChoice, model: Model) -> list[Place]:
+        """The places that are patched; said of those that cannot be."""
+        units, layers = self.study.unit, parse_layers(self.study.layers, len(model.anatomy.blocks), chosen.name)
         wanted = [place for place in places_of(model) if place.layer in set(layers) and place.kind in units]
         missing = {(kind, layer) for kind in units for layer in layers} - {(each.kind, each.layer) for each in wanted}
         if not wanted and set(units) == {"head"}:

@@ -17,12 +17,12 @@ from lesion.core.study_file import ModelStudy, OneModel, OneTask
 Kind = Literal["block", "attention", "mlp", "head"]
 KINDS: tuple[Kind, ...] = ("block", "attention", "mlp", "head")
 Position = Literal["earlier different", "last different", "next", "between", "last", "all"]
-POSITIONS: dict[Position, str] = {
-    "earlier different": "the differing tokens but the last",
+POSITIONS: dict[str, str] = {
+    "earlier different": "the earlier differing tokens",
     "last different": "the last differing token",
-    "next": "the token behind it",
+    "next": "the token behind the last differing one",
     "between": "the other tokens behind the first difference",
-    "last": "the last token of the prompt",
+    "last": "the last token",
     "all": "all tokens from the first difference on",
 }
 """Classes of positions that any pair has; all but `all` part the tokens from the first difference on."""
