@@ -19,9 +19,8 @@ import torch
 
 from isolation_models import SHARES, calibrations, chosen
 from isolation_published import cell
-from lesion.activations.batching import Budget, batches
+from lesion.activations.batching import Budget, batches, stopped_at_head
 from lesion.activations.observation import observe
-from lesion.activations.readers import stopped_at_head
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.files import checkpoint
 from lesion.edits.files.artefact import read_edit, save_edit

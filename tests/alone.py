@@ -13,8 +13,10 @@ from transformers import DynamicCache
 import tiny
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp
-from lesion.engines.engine import Decoding, Request, Response
+from lesion.engines.engine import Decoding, Request, Response, Work
 from lesion.engines.sampling import TIE, noise_key
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.transformers.prefill import Prefilled
 from lesion.models.load import Model, wrap
 
 EDITS: tuple[Edit, ...] = (
@@ -69,6 +71,15 @@ def greedy(model: Model, prompt: Sequence[int], edit: Edit, limit: int, guess: S
             said += as_guessed(map(int, logits[0, begin:].argmax(-1)), ahead, ends(model))[: limit - len(said)]
             guess = guess if list(guess[: len(said)]) == said else ()
     return tuple(said)
+
+
+def generated(model: Model, prompt: Sequence[int], edit: Edit, limit: int) -> tuple[int, ...]:
+    """What transformers' own `generate` says to one prompt on the edited model."""
+    ids = torch.tensor([list(prompt)])
+    settings = {"max_new_tokens": limit, "do_sample": False, "pad_token_id": 0}
+    with applied(model, edit), torch.inference_mode():
+        said = model.network.generate(ids, attention_mask=torch.ones_like(ids), **settings)
+    return tuple(said[0, len(prompt) :].tolist())
 
 
 def as_guessed(chosen: Iterable[int], guess: Sequence[int], last: set[int]) -> list[int]:
@@ -143,3 +154,56 @@ def assert_alone(model: Model, requests: Sequence[Request], found: Mapping[str, 
             assert said == drawn(model, request.prompt, request.edit, how, guess=said), request.key
         else:
             assert said == greedy(model, request.prompt, request.edit, how.max_new_tokens, guess=said), request.key
+
+
+def questions(
+    texts: Iterable[tuple[int, ...]], edits: Sequence[Edit] = EDITS, limit: int = 10, **kind
+) -> list[Request]:
+    """Every prompt under every edit."""
+    kind = {"decoding": Decoding(limit), **kind}
+    return [Request(f"{item} under {edit}", text, edit, **kind) for item, text in enumerate(texts) for edit in edits]
+
+
+def answered(model: Model, requests: Iterable[Request], batch_size: int = 8) -> tuple[dict[str, Response], Work]:
+    """The responses by key, one for every request, and the work that the engine counted."""
+    engine, requests = TransformersEngine(model, batch_size), list(requests)
+    responses = list(engine.answer(requests))
+    assert sorted(response.key for response in responses) == sorted(request.key for request in requests)
+    return {response.key: response for response in responses}, engine.work
+
+
+def log_probability(model: Model, prompt: Sequence[int], choice: Sequence[int], edit: Edit = BASELINE) -> float:
+    """Of a choice behind a prompt: the sum in float64, token after token, from one plain pass over both."""
+    with applied(model, edit), torch.inference_mode():
+        logits = model.network(input_ids=torch.tensor([[*prompt, *choice]]), use_cache=False).logits[0].double()
+    before = logits[len(prompt) - 1 : -1]
+    return sum(float(row[token]) - float(row.logsumexp(0)) for row, token in zip(before, choice, strict=True))
+
+
+def assert_scored_alone(model: Model, requests: Sequence[Request], found: Mapping[str, Response]) -> None:
+    """Every choice of every request has the log-probability that it has alone."""
+    for request in requests:
+        expected = [log_probability(model, request.prompt, choice, request.edit) for choice in request.choices]
+        scores = found[request.key].answer.scores
+        assert len(scores) == len(expected), request.key
+        assert np.allclose(scores, expected, rtol=0, atol=2e-4), request.key
+
+
+def assert_close(one: Tensor, other: Tensor, about: object) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=lambda text: f"{about}: {text}")
+
+
+def assert_each_row_is_as_alone(model: Model, found: Prefilled, texts, edits) -> None:
+    """Logits, keys, values and mask of every row of a prefill against one plain pass of its own."""
+    width = found.mask.shape[1]
+    assert width == max(map(len, texts))
+    for row, (text, edit) in enumerate(zip(texts, edits, strict=True)):
+        logits, keys, values = forward(model, text, edit)
+        kept = min(found.logits.shape[1], len(text))
+        about = f"row {row}, {len(text)} tokens under {edit}"
+        assert_close(found.logits[row, -kept:], logits[-kept:], about)
+        assert found.mask[row].tolist() == [False] * (width - len(text)) + [True] * len(text)
+        for (layer, source), own_keys, own_values in zip(found.kept, keys, values, strict=True):
+            stored = int(source[row])
+            assert_close(layer.keys[stored][:, width - len(text) :], own_keys, about)
+            assert_close(layer.values[stored][:, width - len(text) :], own_values, about)

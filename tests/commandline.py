@@ -14,7 +14,8 @@ import pytest
 from lesion.cli.main import code
 from lesion.report import drawing
 from lesion.report.marks import Mark
-from tiny import tiny, tokenizer
+from tiny import save as save_network
+from tiny import tiny
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,7 @@ def _png(drawn: str) -> bytes:
 
 def save(folder: Path, family: str = "llama") -> Path:
     """The tiny model of a family with its tokenizer as a folder, and that folder."""
-    tiny(family).save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return folder
+    return save_network(tiny(family), folder)
 
 
 def write(file: Path, rows: Iterable[Mapping[str, Any]]) -> Path:

@@ -8,7 +8,7 @@ import torch
 import transformers as hf
 from torch import nn
 
-from tiny import tiny, tokenizer
+from tiny import save, tiny
 
 SETTINGS = {"quant_method": "gptq", "bits": 8}
 
@@ -78,12 +78,6 @@ REAL: dict[str, Callable[[], object]] = {
 }
 """Settings that transformers quantises by while it loads, by what `lesion` calls the storage; each skips where its
 package is not installed."""
-
-
-def save(network: hf.PreTrainedModel, folder: Path) -> Path:
-    network.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return folder
 
 
 def quantised(storage: str, folder: Path) -> tuple[Path, Path]:

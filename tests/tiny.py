@@ -6,8 +6,10 @@ Use as `from tiny import FAMILIES, model, tiny, tokenizer`.
 
 from __future__ import annotations
 
+import json
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -138,6 +140,36 @@ def tokenizer() -> hf.PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         model_max_length=256,
     )
+
+
+def texts(lengths: Sequence[int] = (3, 9, 9, 14, 1, 6), seed: int = 0) -> tuple[tuple[int, ...], ...]:
+    """Random texts of these lengths, of tokens that end no text."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(tuple(torch.randint(3, 60, (length,), generator=generator).tolist()) for length in lengths)
+
+
+def save(network: hf.PreTrainedModel, folder: Path) -> Path:
+    """A network with the tokenizer as a folder, and that folder."""
+    network.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def configure(folder: Path, **settings: object) -> Path:
+    """A folder with other settings in its config.json."""
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+    return folder
+
+
+def bits(network: hf.PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Copies of all that a network holds."""
+    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+
+def same_bits(network: hf.PreTrainedModel, before: dict[str, torch.Tensor]) -> bool:
+    """Whether a network holds what it held before."""
+    return all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
 
 
 def model(family: str) -> Model:

@@ -8,9 +8,10 @@ import torch
 from replaced import contributions, of_heads
 
 import lesion.activations.contributions as contributions_of_lesion
+import tiny
 from lesion.activations.calibration import Calibration, Draw
 from lesion.activations.contributions import reference
-from lesion.edits.reference import read_reference
+from lesion.edits.reference import Reference, read_reference
 from lesion.errors import LesionError, UsageError
 from tiny import BUILDS, model
 
@@ -18,9 +19,7 @@ LENGTHS = (3, 9, 8, 14, 1, 6)
 
 
 def calibrated(draws: tuple[Draw, ...] = (Draw(6, 0, tuple(range(6))),)) -> Calibration:
-    generator = torch.Generator().manual_seed(0)
-    texts = tuple(tuple(torch.randint(3, 60, (length,), generator=generator).tolist()) for length in LENGTHS)
-    return Calibration("data", "raw", 3, False, True, tuple("abcdef"), texts, (False,) * 6, draws)
+    return Calibration("data", "raw", 3, False, True, tuple("abcdef"), tiny.texts(LENGTHS), (False,) * 6, draws)
 
 
 BOTH = ("mean", "resample")
@@ -38,48 +37,49 @@ def whole_texts(lengths: tuple[int, ...]) -> list[int]:
     return [token for length in lengths for token in range(ends[length] - length, ends[length])]
 
 
-@pytest.mark.parametrize("family", BUILDS)
-def test_means_and_samples_are_those_of_plain_hooks(family):
-    subject, texts = model(family), calibrated()
-    collected = reference(subject, texts, kinds=["mean", "resample"], vectors=20)
-    expected = contributions(subject.network, family, texts.texts)
-    assert collected.vectors["mean"].keys() == collected.vectors["resample"].keys() == expected.keys()
-    assert collected.tokens == sum(map(len, texts.texts))
-    assert collected.fingerprint == subject.fingerprint
-    # What the last block adds depends on all tokens before, and so tells them apart.
-    tokens = torch.cdist(collected.vectors["resample"]["2"].double(), expected["2"]).argmin(1)
-    assert tokens.tolist() == whole_texts(collected.texts)
-    assert 0 < sum(collected.texts) <= 20
-    for address, every in expected.items():
-        mean = collected.vectors["mean"][address].double()
-        torch.testing.assert_close(mean, torch.stack(first_and_others(every)), rtol=1e-4, atol=1e-5)
-        # The same tokens at every place.
-        sampled = collected.vectors["resample"][address].double()
-        torch.testing.assert_close(sampled, every[tokens], rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("family", [family for family in BUILDS if family != "unknown"])
-def test_what_heads_give_is_what_plain_hooks_see_before_the_output_matrix(monkeypatch, family):
+@pytest.fixture(autouse=True)
+def few_texts_have_a_mean_of_their_own(monkeypatch):
     monkeypatch.setattr(contributions_of_lesion, "FEWEST_TEXTS", 3)
-    subject, texts = model(family), calibrated()
-    collected = reference(subject, texts, kinds=["mean", "position", "resample"], units="head", batch_tokens=20)
-    expected = of_heads(subject.network, family, texts.texts)
-    # The heads of the last block depend on all tokens before.
-    tokens = torch.cdist(collected.vectors["resample"]["2.attention.head.3"].double(), expected["2.attention.head.3"])
-    tokens = tokens.argmin(1)
+
+
+def assert_as_plain_hooks_see(collected: Reference, expected: dict[str, torch.Tensor], last: str) -> None:
+    """What a reference holds, by what hooks saw at every token; what `last` adds tells all tokens apart."""
+    tokens = torch.cdist(collected.vectors["resample"][last].double(), expected[last]).argmin(1)
     assert tokens.tolist() == whole_texts(collected.texts)
-    assert sorted(collected.texts) == sorted(LENGTHS)
     for kind in ("mean", "position", "resample"):
         assert collected.vectors[kind].keys() == expected.keys()
     for address, every in expected.items():
         by_text = every.split(LENGTHS)
+        # Three texts have an eighth token, two a ninth.
         at = [torch.stack([of[position] for of in by_text if len(of) > position]).mean(0) for position in range(8)]
         first, others = first_and_others(every)
         for kind, numbers in (("mean", [first, others]), ("position", [*at, others])):
             given = collected.vectors[kind][address].double()
             torch.testing.assert_close(given, torch.stack(numbers), rtol=1e-4, atol=1e-5)
+        # The same tokens at every place.
         sampled = collected.vectors["resample"][address].double()
         torch.testing.assert_close(sampled, every[tokens], rtol=1e-4, atol=1e-4)
+
+
+EVERY = ["mean", "position", "resample"]
+
+
+@pytest.mark.parametrize("family", BUILDS)
+def test_means_and_samples_are_those_of_plain_hooks(family):
+    subject, texts = model(family), calibrated()
+    collected = reference(subject, texts, kinds=EVERY, vectors=20, batch_tokens=20)
+    assert collected.tokens == sum(map(len, texts.texts))
+    assert collected.fingerprint == subject.fingerprint
+    assert 0 < sum(collected.texts) <= 20
+    assert_as_plain_hooks_see(collected, contributions(subject.network, family, texts.texts), "2")
+
+
+@pytest.mark.parametrize("family", [family for family in BUILDS if family != "unknown"])
+def test_what_heads_give_is_what_plain_hooks_see_before_the_output_matrix(family):
+    subject, texts = model(family), calibrated()
+    collected = reference(subject, texts, kinds=EVERY, units="head", batch_tokens=20)
+    assert sorted(collected.texts) == sorted(LENGTHS)
+    assert_as_plain_hooks_see(collected, of_heads(subject.network, family, texts.texts), "2.attention.head.3")
 
 
 def test_heads_beside_blocks_change_neither_and_are_kept_in_a_file(tmp_path):
@@ -91,20 +91,6 @@ def test_heads_beside_blocks_change_neither_and_are_kept_in_a_file(tmp_path):
                 assert torch.equal(both.vectors[kind][address], vectors)
     assert len(both.vectors["mean"]) == 3 * (1 + 4)
     assert read_reference(both.save(tmp_path / "both")) == both
-
-
-@pytest.mark.parametrize("family", ["llama", "opt", "gpt2"])
-def test_means_at_positions_are_over_the_texts_that_reach_them(monkeypatch, family):
-    monkeypatch.setattr(contributions_of_lesion, "FEWEST_TEXTS", 3)
-    subject, texts = model(family), calibrated()
-    collected = reference(subject, texts, kinds="position", batch_tokens=20)
-    assert collected.vectors.keys() == {"position"}
-    for address, every in contributions(subject.network, family, texts.texts).items():
-        by_text = every.split(LENGTHS)
-        # Three texts have an eighth token, two a ninth.
-        means = [torch.stack([of[at] for of in by_text if len(of) > at]).mean(0) for at in range(8)]
-        expected = torch.stack([*means, first_and_others(every)[1]])
-        torch.testing.assert_close(collected.vectors["position"][address].double(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_another_kind_is_a_reference_of_its_own():
@@ -140,7 +126,8 @@ def test_texts_are_taken_for_every_draw_and_more_while_they_fit():
         assert {len(of) for of in collected.vectors["resample"].values()} == {sum(collected.texts)}
 
 
-def test_what_cannot_be_is_refused():
+def test_what_cannot_be_is_refused(monkeypatch):
+    monkeypatch.setattr(contributions_of_lesion, "FEWEST_TEXTS", 7)
     subject = model("llama")
     two = calibrated((Draw(3, 0, (0, 1, 2)), Draw(3, 1, (3, 4, 5))))
     for texts in (two, replace(calibrated(), replacement=True)):
@@ -154,7 +141,7 @@ def test_what_cannot_be_is_refused():
         ({"units": ()}, "at least one unit"),
         ({"units": "neuron"}, "units"),
         ({"kinds": "median"}, "kinds"),
-        ({"kinds": ["mean", "position"]}, "over at least 10 texts, and data gives 6"),
+        ({"kinds": ["mean", "position"]}, "over at least 7 texts, and data gives 6"),
     ):
         with pytest.raises(UsageError, match=why):
             reference(subject, calibrated(), **arguments)

@@ -2,6 +2,7 @@
 
 import shutil
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,14 +11,7 @@ import torch
 from lesion.activations import hidden_states as hidden
 from lesion.activations.hidden_states import HiddenStates, hidden_states, sweep
 from lesion.errors import LesionError, UsageError
-from tiny import BUILDS, model
-
-LENGTHS = (3, 9, 9, 14, 1, 6)
-
-
-def texts(lengths=LENGTHS, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randint(3, 60, (length,), generator=generator).tolist() for length in lengths]
+from tiny import BUILDS, model, texts
 
 
 def one_by_one(lesioned, some):
@@ -210,18 +204,8 @@ def test_a_batch_for_which_memory_does_not_suffice_is_halved():
 
 def test_a_watcher_hears_of_every_text():
     told = []
-
-    class Listener:
-        def begin(self, model, total, stored, what="answers"):
-            told.append((model, total, stored, what))
-
-        def answered(self, count):
-            told.append(count)
-
-        def note(self, text):
-            told.append(text)
-
-    hidden_states(model("llama"), texts(), batch_tokens=14, watcher=Listener()).close()
+    watcher = SimpleNamespace(begin=lambda *about: told.append(about), answered=told.append, note=told.append)
+    hidden_states(model("llama"), texts(), batch_tokens=14, watcher=watcher).close()
     assert told == [("tiny:llama", 6, 0, "texts"), 1, 1, 1, 2, 1]
 
 

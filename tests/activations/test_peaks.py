@@ -6,7 +6,9 @@ import torch
 
 from lesion.activations.observation import observe_peaks
 from lesion.errors import LesionError
-from tiny import FAMILIES, model
+from tiny import FAMILIES, model, texts
+
+TEXTS = texts(seed=1)
 
 # Where the last linear map of a feed-forward branch lies, written down by hand.
 LAST = {
@@ -20,11 +22,6 @@ LAST = {
 NAMES = {"gpt_neox": "out", "gpt2": "out", "opt": "out"}
 
 
-def texts() -> list[tuple[int, ...]]:
-    generator = torch.Generator().manual_seed(1)
-    return [tuple(torch.randint(3, 60, (n,), generator=generator).tolist()) for n in (3, 9, 9, 14, 1, 6)]
-
-
 def seen(lesioned, module: str) -> tuple[np.ndarray, np.ndarray]:
     """The largest magnitudes into and out of a module, from one text after another without padding."""
     pairs = []
@@ -34,7 +31,7 @@ def seen(lesioned, module: str) -> tuple[np.ndarray, np.ndarray]:
 
     handle = lesioned.network.get_submodule(module).register_forward_hook(hook)
     with torch.no_grad():
-        for text in texts():
+        for text in TEXTS:
             lesioned.network(input_ids=torch.tensor([text]), use_cache=False)
     handle.remove()
     return tuple(np.max([pair[side] for pair in pairs], axis=0) for side in (0, 1))
@@ -44,7 +41,7 @@ def seen(lesioned, module: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("family", LAST)
 def test_peaks_are_the_maxima_over_every_token_of_every_text(family, budget):
     lesioned = model(family)
-    peaks = observe_peaks(lesioned, texts(), batch_tokens=budget)
+    peaks = observe_peaks(lesioned, TEXTS, batch_tokens=budget)
     blocks = len(lesioned.anatomy.blocks)
     assert list(peaks) == [f"{block}.mlp.{NAMES.get(family, 'down')}" for block in range(blocks)]
     for block, peak in enumerate(peaks.values()):
@@ -56,4 +53,4 @@ def test_peaks_are_the_maxima_over_every_token_of_every_text(family, budget):
 def test_routed_experts_are_left_out_and_a_model_of_them_alone_is_refused():
     assert "mixtral" in FAMILIES
     with pytest.raises(LesionError, match="down projections of tiny:mixtral cannot be followed"):
-        observe_peaks(model("mixtral"), texts())
+        observe_peaks(model("mixtral"), TEXTS)

@@ -41,13 +41,10 @@ def test_a_library_that_is_not_installed_is_named(settings, library, told, monke
 def test_one_engine_is_let_go_of_before_the_next_is_made(monkeypatch):
     events = []
 
-    def made(cluster, model, batch_size):
-        events.append(f"make {model.name}")
-        return Running(model.name)
-
     class Running:
-        def __init__(self, name):
-            self.name = name
+        def __init__(self, model, batch_size, tensor_parallel):
+            self.name = model.name
+            events.append(f"make {self.name}")
 
         def answer(self, requests):
             return iter(())
@@ -57,8 +54,8 @@ def test_one_engine_is_let_go_of_before_the_next_is_made(monkeypatch):
 
     from lesion.engines.factory import Opened
 
-    monkeypatch.setattr("lesion.engines.ray.engine.RayEngine", made)
-    with Opened(EngineChoice(workers=1), object()) as make_engine:
+    monkeypatch.setattr("lesion.engines.vllm.engine.VllmEngine", Running)
+    with Opened(EngineChoice("vllm"), None) as make_engine:
         make_engine(tiny.model("llama"), 1)
         make_engine(tiny.model("qwen2"), 1)
     assert events == ["make tiny:llama", "close tiny:llama", "make tiny:qwen2", "close tiny:qwen2"]

@@ -191,19 +191,3 @@ def test_drawn_answers_are_cut_at_their_loop_and_draw_with_the_same_noise():
         said = drawn(model, request.prompt, request.edit, request.decoding, guess=guesses[request.key])
         response = found[request.key]
         assert (response.token_ids, response.answer.finish) == cut(said, 2, 60), request.key
-
-
-def test_stopping_loops_saves_their_steps():
-    model = tiny.model("llama")
-    spent = {}
-    for times in (0, 2):
-        asked = [
-            Request(f"{item} {edit}", text, edit, Decoding(60, stop_loops=times))
-            for item, text in enumerate(prompts(3, seed=5))
-            for edit in EDITS
-        ]
-        engine = TransformersEngine(model, 32)
-        found = {response.key: response for response in engine.answer(asked)}
-        spent[times] = engine.work.decoded + engine.work.prompt, sum(len(r.token_ids) for r in found.values())
-    assert spent[2][0] < spent[0][0]
-    assert spent[2][1] < spent[0][1]

@@ -12,6 +12,8 @@ import tiny
 from alone import greedy, prompts
 from lesion.edits.edit import BASELINE
 from lesion.engines.endings import FORCED, Closing, StopStrings
+from lesion.engines.engine import Request
+from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.vllm.building import Running
 from lesion.engines.vllm.jobs import Job, Jobs
 
@@ -66,27 +68,27 @@ def stand_in(monkeypatch):
     return StandIn(tiny.model("llama"))
 
 
+def answer(model, prompt, limit: int) -> Job:
+    stop, closing = StopStrings(model.tokenizer, (), True), Closing(model.tokenizer, THINKING, True)
+    return Job(prompt, row=ActiveRequest(Request("", prompt), 0, 0, limit, {2}, stop, closing=closing))
+
+
 def test_a_trace_is_closed_and_the_job_goes_on_behind_it(stand_in):
     model = stand_in.model
     tag = tuple(model.tokenizer.encode(FORCED, add_special_tokens=False))
     running = Running(stand_in, "stand-in", True, None, None)
-    jobs = [
-        Job(
-            prompt, LIMIT, stop=StopStrings(model.tokenizer, (), True), closing=Closing(model.tokenizer, THINKING, True)
-        )
-        for prompt in prompts(4, seed=6)
-    ]
+    jobs = [answer(model, prompt, LIMIT) for prompt in prompts(4, seed=6)]
     done = list(Jobs(running, 2, {2}).run(jobs))
     assert len(done) == len(jobs)
     closed = 0
     for job in done:
         trace = greedy(model, job.tokens, BASELINE, THINKING)
         if trace[-1] == 2:
-            assert tuple(job.generated) == trace
+            assert tuple(job.row.generated) == trace
             continue
         closed += 1
         rest = greedy(model, (*job.tokens, *trace, *tag), BASELINE, LIMIT - THINKING - len(tag))
-        assert tuple(job.generated) == (*trace, *tag, *rest)
+        assert tuple(job.row.generated) == (*trace, *tag, *rest)
         assert job.finish == ("stop" if rest[-1] == 2 else "length")
     assert closed == len(stand_in.aborted) > 0
 
@@ -96,15 +98,6 @@ def test_a_limit_that_falls_into_the_tag_ends_the_answer_there(stand_in):
     tag = tuple(model.tokenizer.encode(FORCED, add_special_tokens=False))
     running = Running(stand_in, "stand-in", True, None, None)
     (prompt,) = prompts(1, seed=6)
-    (job,) = Jobs(running, 2, {2}).run(
-        [
-            Job(
-                prompt,
-                THINKING + 3,
-                stop=StopStrings(model.tokenizer, (), True),
-                closing=Closing(model.tokenizer, THINKING, True),
-            )
-        ]
-    )
-    assert tuple(job.generated[THINKING:]) == tag[:3]
+    (job,) = Jobs(running, 2, {2}).run([answer(model, prompt, THINKING + 3)])
+    assert tuple(job.row.generated[THINKING:]) == tag[:3]
     assert job.finish == "length"

@@ -49,7 +49,7 @@ def test_the_sample_of_a_large_model_reads_every_tensor_of_any_size_and_dtype():
         assert fingerprint(network, every_byte_up_to=0, sample=1000) != sampled
 
 
-def test_settings_that_change_the_computation_change_it():
+def test_settings_that_change_the_computation_and_the_dtype_change_it():
     network = tiny("llama")
     before = fingerprint(network)
     network.config.rms_norm_eps = 1e-3
@@ -58,6 +58,7 @@ def test_settings_that_change_the_computation_change_it():
     assert fingerprint(network) == before
     network.config.rope_parameters = {"rope_type": "default", "rope_theta": 5000.0}
     assert fingerprint(network) != before
+    assert fingerprint(tiny("llama").to(torch.bfloat16)) != before
 
 
 def test_settings_that_do_not_leave_it_alone():
@@ -68,7 +69,3 @@ def test_settings_that_do_not_leave_it_alone():
     network.config.architectures = ["Other"]
     network.set_attn_implementation("eager")
     assert fingerprint(network) == before
-
-
-def test_another_dtype_is_another_fingerprint():
-    assert fingerprint(tiny("llama").to(torch.bfloat16)) != fingerprint(tiny("llama"))

@@ -22,13 +22,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load, wrap
 from lesion.models.source import Source, explained
-from tiny import FAMILIES, tiny, tokenizer
-
-
-def save(network: hf.PreTrainedModel, folder: Path) -> Path:
-    network.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return folder
+from tiny import FAMILIES, configure, save, tiny, tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +33,6 @@ def saved(tmp_path_factory) -> Path:
 @pytest.fixture
 def folder(saved, tmp_path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "copy"))
-
-
-def configure(folder: Path, **settings) -> Path:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **settings}))
-    return folder
 
 
 def refusal(source, kind: type[LesionError] = LesionError, **settings) -> str:

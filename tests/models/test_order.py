@@ -14,7 +14,7 @@ from lesion.models.load import wrap
 from lesion.models.order import order_text, parse_order
 from lesion.models.reordered import path_of, reordered
 from lesion.verification import zoo
-from tiny import FAMILIES, model, tokenizer
+from tiny import FAMILIES, bits, model, same_bits, tokenizer
 
 CASES = {
     "llama": [0, 1, 0, 2, 2], "qwen2": [2, 0], "gpt2": [0, 1, 0, 1], "gemma3": [0, 2, 1, 2, 3, 0],
@@ -55,7 +55,7 @@ def llama():
 @pytest.mark.parametrize("family", CASES)
 def test_logits_and_cached_generation_are_those_of_blocks_moved_by_hand(family):
     original = model(family) if family in FAMILIES else wrap(zoo.made(family), tokenizer(), family)
-    before = {name: tensor.clone() for name, tensor in original.network.state_dict().items()}
+    before = bits(original.network)
     modules = list(original.network.modules())
     other = reordered(original, CASES[family])
     network = by_hand(original, CASES[family])
@@ -69,7 +69,7 @@ def test_logits_and_cached_generation_are_those_of_blocks_moved_by_hand(family):
     assert torch.equal(said, ids)
     # The given model is as it was, and nothing is copied.
     assert modules == list(original.network.modules())
-    assert all(torch.equal(tensor, before[name]) for name, tensor in original.network.state_dict().items())
+    assert same_bits(original.network, before)
     memory = {parameter.data_ptr() for parameter in original.network.parameters()}
     assert {parameter.data_ptr() for parameter in other.network.parameters()} <= memory
 

@@ -18,6 +18,7 @@ import tiny
 from lesion.errors import LesionError, UsageError
 from lesion.models import owner
 from lesion.models.load import wrap
+from tiny import bits, same_bits
 
 PLACE, WEIGHTS, OTHERS = "1x0", "1.mlp.up top 0.1", "0.attention.o top 0.3"
 IDS = torch.tensor([[5, 6, 7, 8]])
@@ -33,14 +34,6 @@ def logits_under(model, edit):
         return logits(model)
 
 
-def state(model):
-    return {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
-
-
-def unchanged(model, before):
-    return all(torch.equal(tensor, before[name]) for name, tensor in model.network.state_dict().items())
-
-
 def answer(model, edit=None):
     return model.generate("2 + 2", edit, max_new_tokens=3, prompt_style="raw")
 
@@ -49,7 +42,7 @@ def answer(model, edit=None):
 def test_two_threads_with_different_edits_each_get_their_own_logits(edits):
     model = tiny.model("llama")
     expected = {edit: logits(model) if edit is None else logits_under(model, edit) for edit in edits}
-    before, right = state(model), dict.fromkeys(edits, 0)
+    before, right = bits(model.network), dict.fromkeys(edits, 0)
 
     def passes(edit):
         for _ in range(20):
@@ -62,7 +55,7 @@ def test_two_threads_with_different_edits_each_get_their_own_logits(edits):
     for thread in threads:
         thread.join()
     assert right == dict.fromkeys(edits, 20)
-    assert unchanged(model, before)
+    assert same_bits(model.network, before)
 
 
 def test_another_thread_is_refused_once_it_has_waited_for_an_edit(monkeypatch):
@@ -149,26 +142,26 @@ def test_a_context_manager_or_a_fixture_that_holds_an_edit_is_no_paused_generato
 
 def test_a_stack_of_edits_is_taken_back_whoever_closes_it():
     model = tiny.model("llama")
-    before = state(model)
+    before = bits(model.network)
     stack = contextlib.ExitStack()
     for edit in (WEIGHTS, PLACE, "0.mlp.up top 0.2", OTHERS):
         stack.enter_context(lesion.applied(model, edit))
     thread = threading.Thread(target=stack.close)
     thread.start()
     thread.join()
-    assert unchanged(model, before)
+    assert same_bits(model.network, before)
     assert logits(model).isfinite().all()
 
 
 def test_after_an_edit_that_ended_around_another_passes_are_refused_until_both_have_ended():
     model = tiny.model("llama")
-    before, expected = state(model), logits(model)
+    before, expected = bits(model.network), logits(model)
     outer, inner = lesion.applied(model, WEIGHTS), lesion.applied(model, OTHERS)
     outer.__enter__()
     inner.__enter__()
     with pytest.raises(LesionError, match="began first ended first"):
         outer.__exit__(None, None, None)
-    assert unchanged(model, before)
+    assert same_bits(model.network, before)
     with pytest.raises(LesionError, match="taken back because one around it ended first"):
         logits(model)
     with pytest.raises(LesionError, match="began first ended first"):
@@ -176,32 +169,14 @@ def test_after_an_edit_that_ended_around_another_passes_are_refused_until_both_h
     assert torch.equal(logits(model), expected)
 
 
-def test_no_part_of_a_network_with_edited_weights_is_copied_or_saved(tmp_path):
-    model = tiny.model("llama")
-    trunk = model.network.model
-    copies = (
-        lambda: trunk.save_pretrained(tmp_path),
-        lambda: copy.deepcopy(trunk.layers[1]),
-        lambda: pickle.dumps(trunk.layers[1].mlp.up_proj),
-        lambda: torch.save(trunk.layers, io.BytesIO()),
-        lambda: safetensors.torch.save_model(model.network, tmp_path / "model.safetensors"),
-    )
-    with lesion.applied(model, WEIGHTS):
-        for make in copies:
-            with pytest.raises(UsageError, match="edit in force"):
-                make()
-    for make in copies:
-        make()
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("edit", [WEIGHTS, "1.mlp.upx0.5", OTHERS])
 def test_weights_are_put_back_in_the_dtype_to_which_they_were_cast_meanwhile(edit, dtype):
     model = tiny.model("llama")
-    before = {name: tensor.to(dtype) for name, tensor in state(model).items()}
+    before = {name: tensor.to(dtype) for name, tensor in bits(model.network).items()}
     with lesion.applied(model, edit):
         model.network.to(dtype)
-    assert unchanged(model, before)
+    assert same_bits(model.network, before)
 
 
 def test_a_model_whose_weights_cannot_be_put_back_is_refused_from_then_on():
@@ -214,21 +189,31 @@ def test_a_model_whose_weights_cannot_be_put_back_is_refused_from_then_on():
 
 
 @pytest.mark.parametrize("edit", [PLACE, WEIGHTS])
-def test_no_copy_is_made_of_an_edited_network(edit, tmp_path):
+def test_no_copy_is_made_of_an_edited_network_nor_of_a_part_whose_weights_are_edited(edit, tmp_path):
     model = tiny.model("llama")
-    copies = {
-        "deepcopy": lambda: copy.deepcopy(model),
-        "of the network": lambda: copy.deepcopy(model.network),
-        "pickle": lambda: pickle.dumps(model.network),
-        "torch.save": lambda: torch.save(model.network, io.BytesIO()),
-        "save_pretrained": lambda: model.network.save_pretrained(tmp_path),
-        "wrap": lambda: wrap(model.network, model.tokenizer, "copy"),
-        "reordered": lambda: lesion.reordered(model, "0,2"),
-    }
+    trunk = model.network.model
+    copies = [
+        lambda: copy.deepcopy(model),
+        lambda: copy.deepcopy(model.network),
+        lambda: pickle.dumps(model.network),
+        lambda: torch.save(model.network, io.BytesIO()),
+        lambda: model.network.save_pretrained(tmp_path),
+        lambda: wrap(model.network, model.tokenizer, "copy"),
+        lambda: lesion.reordered(model, "0,2"),
+    ]
+    parts = [
+        lambda: trunk.save_pretrained(tmp_path),
+        lambda: copy.deepcopy(trunk.layers[1]),
+        lambda: pickle.dumps(trunk.layers[1].mlp.up_proj),
+        lambda: torch.save(trunk.layers, io.BytesIO()),
+        lambda: safetensors.torch.save_model(model.network, tmp_path / "model.safetensors"),
+    ]
     with lesion.applied(model, edit):
-        for make in copies.values():
+        for make in [*copies, *(parts if edit == WEIGHTS else ())]:
             with pytest.raises(UsageError, match="edit in force"):
                 make()
+    for make in parts:
+        make()
     assert torch.equal(logits(copy.deepcopy(model)), logits(model))
 
 
@@ -256,7 +241,7 @@ def with_the_same_blocks(model):
 def test_networks_that_share_their_weights_have_one_owner(share, monkeypatch):
     monkeypatch.setattr(owner, "PATIENCE", 0.2)
     model = tiny.model("llama")
-    other, before = share(model), state(model)
+    other, before = share(model), bits(model.network)
     thread_errors = []
 
     def use():
@@ -280,7 +265,7 @@ def test_networks_that_share_their_weights_have_one_owner(share, monkeypatch):
     for each in (outer, inner):
         with pytest.raises(LesionError, match="began first ended first"):
             each.__exit__(None, None, None)
-    assert unchanged(model, before)
+    assert same_bits(model.network, before)
 
 
 @pytest.mark.parametrize("edit", [PLACE, WEIGHTS, "1.attention.head.0x0", "1.mlp.upx0.5"])

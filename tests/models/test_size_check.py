@@ -1,6 +1,5 @@
 """Checkpoints that cannot be what their config.json says are refused before a network is built."""
 
-import json
 import shutil
 import time
 from pathlib import Path
@@ -31,10 +30,7 @@ def checkpoint(tmp_path_factory) -> Path:
     ],
 )
 def test_a_config_beyond_its_weights_is_refused_at_once(changes, says, checkpoint, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(checkpoint, folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    folder = tiny.configure(Path(shutil.copytree(checkpoint, tmp_path / "model")), **changes)
     began = time.monotonic()
     with pytest.raises(LesionError, match=says):
         load(folder)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load, peek
 from lesion.models.source import Source, _in_order, find, revisions
-from tiny import tiny, tokenizer
+from tiny import save, tiny
 
 
 def model(folder: Path) -> Path:
@@ -85,8 +85,7 @@ def test_the_weights_of_a_revision_are_those_that_are_loaded(tmp_path):
     first.model.norm.weight.data.fill_(1.0)
     last.model.norm.weight.data.fill_(2.0)
     for network, folder in ((first, "checkpoints/step1"), (last, "model")):
-        network.save_pretrained(tmp_path / folder)
-        tokenizer().save_pretrained(tmp_path / folder)
+        save(network, tmp_path / folder)
     early, late = load(tmp_path / "model", revision="step1"), load(tmp_path / "model")
     assert float(early.network.model.norm.weight.mean()) == 1.0
     assert float(late.network.model.norm.weight.mean()) == 2.0

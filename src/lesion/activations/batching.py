@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from jaxtyping import Int
+from torch import Tensor, nn
 
+from lesion.activations.token_sums import Batch
 from lesion.engines.transformers.engine import way_of
 from lesion.engines.transformers.memory import ran_out
 from lesion.errors import LesionError, UsageError
@@ -53,41 +56,65 @@ def batches(lengths: Sequence[int], budget: Budget) -> list[list[int]]:
     return places
 
 
+class _ReachedHeadError(Exception):
+    """Ends a forward pass: what follows is not needed."""
+
+
+@contextmanager
+def stopped_at_head(model: Model) -> Iterator[Run]:
+    """A way to run a batch up to the output head, whose logits nobody needs.
+
+    Enter it after the hooks that look at the input of the head itself.
+    """
+
+    def stop(module: nn.Module, args: tuple[object, ...]) -> None:
+        raise _ReachedHeadError
+
+    def run(input_ids: Int[Tensor, "rows length"], attention_mask: Int[Tensor, "rows length"]) -> None:
+        with suppress(_ReachedHeadError):
+            model.network(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+
+    head = model.network.get_output_embeddings()
+    with head.register_forward_pre_hook(stop) if isinstance(head, nn.Module) else nullcontext():
+        yield run
+
+
 def run_in_batches(
     model: Model,
     texts: Sequence[Sequence[int]],
-    order: Sequence[int],
     budget: Budget,
-    run: Run,
-    begin: Callable[[list[int]], None],
+    begin: Callable[[list[int], Batch], None],
     end: Callable[[list[int]], None],
+    order: Sequence[int] | None = None,
 ) -> None:
-    """Run the texts at the places in `order`, the longest first, padded on the right under a mask, within a budget.
+    """Run texts up to the output head, the longest first, padded on the right under a mask, within a budget.
 
     `begin` is called with the places of a batch before its pass, `end` after it. A batch that does not fit into memory
-    is run as two halves, each with its own `begin`.
+    is run as two halves, each with its own `begin`. `order` has the places that run, by default those of all.
     """
+    order = longest_first(texts) if order is None else order
     waiting = [[order[place] for place in batch] for batch in batches([len(texts[p]) for p in order], budget)][::-1]
-    while waiting:
-        places = waiting.pop()
-        begin(places)
-        width = len(texts[places[0]])
-        # What stands in a padded place is never read; the first token of a row is one that the model has.
-        ids = torch.tensor([[*texts[p], *([texts[p][0]] * (width - len(texts[p])))] for p in places])
-        mask = torch.tensor([[1] * len(texts[p]) + [0] * (width - len(texts[p])) for p in places])
-        try:
-            run(ids.to(model.device), mask.to(model.device))
-        except (RuntimeError, MemoryError) as error:
-            if not ran_out(error):
-                raise
-            if len(places) == 1:
-                raise LesionError(
-                    f"Memory does not suffice to run even one text through {model.name}; use --dtype bfloat16, shorter"
-                    f" texts, or a device with more memory."
-                ) from error
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-            middle = (len(places) + 1) // 2
-            waiting += [places[middle:], places[:middle]]
-        else:
-            end(places)
+    with torch.inference_mode(), stopped_at_head(model) as run:
+        while waiting:
+            places = waiting.pop()
+            width = len(texts[places[0]])
+            batch = Batch(tuple(len(texts[place]) for place in places), width)
+            begin(places, batch)
+            # What stands in a padded place is never read; the first token of a row is one that the model has.
+            ids = torch.tensor([[*texts[p], *([texts[p][0]] * (width - len(texts[p])))] for p in places])
+            try:
+                run(ids.to(model.device), batch.mask(model.device).long())
+            except (RuntimeError, MemoryError) as error:
+                if not ran_out(error):
+                    raise
+                if len(places) == 1:
+                    raise LesionError(
+                        f"Memory does not suffice to run even one text through {model.name}; use --dtype bfloat16,"
+                        f" shorter texts, or a device with more memory."
+                    ) from error
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
+                middle = (len(places) + 1) // 2
+                waiting += [places[middle:], places[:middle]]
+            else:
+                end(places)

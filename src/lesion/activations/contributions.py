@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import accumulate
@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lesion.activations.batching import budget_of, longest_first, run_in_batches
+from lesion.activations.batching import budget_of, run_in_batches
 from lesion.activations.calibration import Calibration
-from lesion.activations.readers import stopped_at_head
 from lesion.activations.token_sums import Batch, by_row
 from lesion.arguments import validated
 from lesion.edits.gates import addresses_by_module, same_weights
@@ -145,8 +144,8 @@ def observed(
         collector.commit()
         watcher.answered(len(places))
 
-    with torch.inference_mode(), collector.watched(), stopped_at_head(model) as run:
-        run_in_batches(model, texts, longest_first(texts), budget, run, collector.begin, end)
+    with collector.watched():
+        run_in_batches(model, texts, budget, collector.begin, end)
     held: dict[str, dict[str, Tensor]] = {
         kind: vectors for kind, vectors in collector.result().items() if kind in wanted
     }
@@ -238,10 +237,9 @@ class _Collector:
         self.pending: dict[str, tuple[Tensor, Tensor]] = {}
         self.before: dict[nn.Module, Tensor] = {}
 
-    def begin(self, places: list[int]) -> None:
-        """A batch starts: the texts at `places`, the longest of them first."""
-        lengths = tuple(self.lengths[place] for place in places)
-        self.batch = Batch(lengths, lengths[0])
+    def begin(self, places: list[int], batch: Batch) -> None:
+        """A batch of the texts at `places` starts."""
+        self.batch = batch
         slots = [self.slot[self.starts[place] : self.starts[place + 1]] for place in places]
         self.tokens = torch.nn.utils.rnn.pad_sequence(slots, batch_first=True, padding_value=-1)
         self.pending = {}
@@ -282,13 +280,12 @@ class _Collector:
         """Until the `with` ends, every pass is looked at."""
         with ExitStack() as stack:
             for address, module in self.modules.items():
-                whole = "." not in address
-                if whole:
-                    stack.callback(module.register_forward_pre_hook(self._enters, with_kwargs=True).remove)
-                stack.callback(module.register_forward_hook(self._leaves(address, whole)).remove)
+                if "." not in address:
+                    stack.enter_context(module.register_forward_pre_hook(self._enters, with_kwargs=True))
+                stack.enter_context(module.register_forward_hook(partial(self._leaves, address)))
             for address, heads in self.heads.items():
-                hook = self._given(address)
-                stack.callback(heads.matrix.module.register_forward_pre_hook(hook, with_kwargs=True).remove)
+                hook = partial(self._given, address)
+                stack.enter_context(heads.matrix.module.register_forward_pre_hook(hook, with_kwargs=True))
             yield
 
     def _enters(self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
@@ -296,28 +293,21 @@ class _Collector:
         if isinstance(stream, Tensor):
             self.before[module] = stream.clone()  # a block may write into its input
 
-    def _leaves(self, address: str, whole: bool) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[object, ...], output: Any) -> None:
-            stream = output[0] if isinstance(output, tuple | list) else output
-            before = self.before.pop(module, None) if whole else None
-            self._take(address, stream, before, whole)
+    def _leaves(self, address: str, module: nn.Module, args: tuple[object, ...], output: Any) -> None:
+        stream = output[0] if isinstance(output, tuple | list) else output
+        self._take(address, stream, self.before.pop(module, None))
 
-        return hook
+    def _given(self, address: str, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        self._take(address, args[0] if args else kwargs.get("input"), None)
 
-    def _given(self, address: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-            self._take(address, args[0] if args else kwargs.get("input"), None, False)
-
-        return hook
-
-    def _take(self, address: str, stream: object, before: Tensor | None, whole: bool) -> None:
+    def _take(self, address: str, stream: object, before: Tensor | None) -> None:
         read = partial(by_row, batch=self.batch, size=self.sizes[address])
         of_heads = address in self.heads
         place = f"the heads of block {self.heads[address].layer}" if of_heads else address
         what = f"What {place} of {self.model.name} {'give' if of_heads else 'adds to the residual stream'}"
         added = read(stream) if isinstance(stream, Tensor) else None
         start = read(before.to(stream.device)) if before is not None and isinstance(stream, Tensor) else None
-        if added is None or (whole and start is None) or address in self.pending:
+        if added is None or ("." not in address and start is None) or address in self.pending:
             raise LesionError(f"{what} cannot be read.")
         contribution = added.double() - start.double() if start is not None else added.double()
         mask = self.batch.mask(contribution.device)

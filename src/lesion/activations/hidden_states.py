@@ -13,17 +13,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float32, Int
 from torch import Tensor, nn
 
-from lesion.activations.batching import budget_of, longest_first, run_in_batches
-from lesion.activations.readers import stopped_at_head
+from lesion.activations.batching import Budget, budget_of, run_in_batches
+from lesion.activations.token_sums import Batch
 from lesion.engines.checking import check_texts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -94,14 +92,6 @@ class HiddenStates:
         """Remove the files. Closing twice is fine."""
         self._directory.cleanup()
 
-    @contextmanager
-    def _closed_after_an_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
-
     def __enter__(self) -> HiddenStates:
         return self
 
@@ -142,22 +132,23 @@ def hidden_states(
     states = HiddenStates(
         len(model.anatomy.blocks) + 1, stream.width, texts, prompt_tokens=prompt_tokens, folder=folder, name=model.name
     )
-    with states._closed_after_an_error(), ExitStack() as stack:
-        try:
+
+    def end(places: list[int]) -> None:
+        spool.check()
+        watcher.answered(len(places))
+
+    try:
+        with ExitStack() as stack:
             spool = _Spool(model, stream, states, [stack.enter_context(_file(states, i)) for i in range(states.layers)])
             stack.enter_context(spool.watched())
-            run = stack.enter_context(stopped_at_head(model))
-            stack.enter_context(torch.inference_mode())
-
-            def end(places: list[int]) -> None:
-                spool.check()
-                watcher.answered(len(places))
-
-            run_in_batches(model, texts, longest_first(texts), budget, run, partial(spool.begin, texts), end)
-        except OSError as error:
+            run_in_batches(model, texts, budget, spool.begin, end)
+    except BaseException as error:
+        states.close()
+        if isinstance(error, OSError):
             raise LesionError(
                 f"Hidden states cannot be kept in {states.folder}: {error}. Name another folder."
             ) from error
+        raise
     return states
 
 
@@ -195,13 +186,8 @@ class _Stream:
 
         rows, length = 2, 3
         first = model.anatomy.blocks[0].module
-        with (
-            first.register_forward_pre_hook(look, with_kwargs=True),
-            stopped_at_head(model) as run,
-            torch.inference_mode(),
-        ):
-            ids = torch.zeros(rows, length, dtype=torch.long, device=model.device)
-            run(ids, torch.ones_like(ids))
+        with first.register_forward_pre_hook(look, with_kwargs=True):
+            run_in_batches(model, [(0,) * length] * rows, Budget(rows * length), lambda *_: None, lambda _: None)
         shape = seen[0]
         before = len(shape) == 4 and shape[1:3] == (rows, length)
         parts = (shape[0], *shape[3:]) if before else shape[2:]
@@ -223,9 +209,9 @@ class _Spool:
     def __init__(self, model: Model, stream: _Stream, states: HiddenStates, files: Sequence[BinaryIO]) -> None:
         self.model, self.stream, self.states, self.files = model, stream, states, files
 
-    def begin(self, texts: Sequence[Sequence[int]], places: list[int]) -> None:
-        """A batch starts: the texts at `places`, the longest of them first."""
-        self.places, self.lengths = places, [len(texts[place]) for place in places]
+    def begin(self, places: list[int], batch: Batch) -> None:
+        """A batch of the texts at `places` starts."""
+        self.places, self.lengths = places, batch.lengths
         self.times = [0] * self.states.layers
 
     def check(self) -> None:

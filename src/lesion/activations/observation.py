@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 
 from lesion.activations.batching import budget_of, longest_first, run_in_batches
 from lesion.activations.calibration import Calibration
-from lesion.activations.readers import Input, probe, stopped_at_head
+from lesion.activations.readers import Input, probe
 from lesion.activations.token_sums import Batch, TextSums, by_row
 from lesion.arguments import validated
 from lesion.atomic import replace
@@ -171,8 +172,8 @@ def observe(
     saved = time.monotonic()
     current: list[Batch] = []
 
-    def begin(places: list[int]) -> None:
-        current[:] = [Batch(tuple(len(texts[place]) for place in places), len(texts[places[0]]))]
+    def begin(places: list[int], batch: Batch) -> None:
+        current[:] = [batch]
         partial.begin(times[:, places])
 
     def end(places: list[int]) -> None:
@@ -183,8 +184,8 @@ def observe(
             partial.save(progress, identity)
             saved = time.monotonic()
 
-    with torch.inference_mode(), readers.watched(lambda: current[0], partial.take), stopped_at_head(model) as run:
-        run_in_batches(model, texts, order[partial.texts :], budget, run, begin, end)
+    with readers.watched(lambda: current[0], partial.take):
+        run_in_batches(model, texts, budget, begin, end, order[partial.texts :])
     kept = [place for place in readers.inputs if place.key not in partial.unseen]
     inputs = tuple(_inputs(model, calibration, number, partial, kept) for number in range(len(calibration.draws)))
     if progress is not None:
@@ -260,7 +261,9 @@ def observe_peaks(model: Model, texts: Sequence[Sequence[int]], *, batch_tokens:
     """
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
     check_texts(model, texts)
-    places = [place for place in probe(model, texts).dense if _ends_branch(place.input.readers)]
+    ends = re.compile(rf"\d+\.mlp\.(.*\.)?({'|'.join(BEGINNINGS)})")
+    dense = probe(model, texts).dense  # read by one matrix alone, the last of a feed-forward branch
+    places = [place for place in dense if len(place.input.readers) == 1 and ends.fullmatch(place.input.key)]
     current: list[Batch] = []
     largest: dict[str, tuple[Tensor, Tensor]] = {}
 
@@ -281,16 +284,14 @@ def observe_peaks(model: Model, texts: Sequence[Sequence[int]], *, batch_tokens:
 
         return hook
 
-    def begin(numbers: list[int]) -> None:
-        current[:] = [Batch(tuple(len(texts[number]) for number in numbers), len(texts[numbers[0]]))]
+    def begin(numbers: list[int], batch: Batch) -> None:
+        current[:] = [batch]
 
     with ExitStack() as stack:
         for place in places:
             hook = watch(place.input.key, place.input.size)
-            stack.callback(place.module.register_forward_hook(hook).remove)
-        stack.enter_context(torch.inference_mode())
-        run = stack.enter_context(stopped_at_head(model))
-        run_in_batches(model, texts, longest_first(texts), budget, run, begin, lambda numbers: None)
+            stack.enter_context(place.module.register_forward_hook(hook))
+        run_in_batches(model, texts, budget, begin, lambda numbers: None)
     if not largest:
         raise LesionError(f"What flows through the down projections of {model.name} cannot be followed.")
     for address, pair in largest.items():
@@ -299,11 +300,3 @@ def observe_peaks(model: Model, texts: Sequence[Sequence[int]], *, batch_tokens:
                 f"What flows through {address} of {model.name} is not finite; load the model in bfloat16 or float32."
             )
     return {address: Peaks(*pair) for address, pair in largest.items()}
-
-
-def _ends_branch(readers: Sequence[str]) -> bool:
-    """Whether an input is read by one matrix alone, the last of a feed-forward branch."""
-    if len(readers) != 1:
-        return False
-    _, _, name = readers[0].partition(".")
-    return name.startswith("mlp.") and name.rpartition(".")[2] in BEGINNINGS

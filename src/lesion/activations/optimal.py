@@ -11,9 +11,9 @@ solution are predicted, which is what a task judges.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -151,7 +151,7 @@ def fitted(
     objective = _Objective(model, calibration)
     order = sorted(range(len(texts)), key=lambda text: order_of(seed, text))
     held = order[: len(order) // HELD_OUT]
-    batches = _Batches(order[len(held) :], seed)
+    texts_of = partial(_texts_of, pool=order[len(held) :], seed=seed)
     longest = max(map(len, texts))
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
     together = max(1, budget.tokens // (longest * min(TEXTS, len(texts) - len(held))))
@@ -160,7 +160,7 @@ def fitted(
         objective.read()
         for first in range(0, len(places), together):
             group = [_Place(Replace(place, "mean", start)) for place in places[first : first + together]]
-            _descend(objective, group, held, batches, steps, watcher)
+            _descend(objective, group, held, texts_of, steps, watcher)
             for place in group:
                 if place.fit.steps == 0:
                     watcher.note(
@@ -205,7 +205,12 @@ class _Place:
 
 
 def _descend(
-    objective: _Objective, group: Sequence[_Place], held: Sequence[int], batches: _Batches, steps: int, watcher: Watcher
+    objective: _Objective,
+    group: Sequence[_Place],
+    held: Sequence[int],
+    texts_of: Callable[[int], list[int]],
+    steps: int,
+    watcher: Watcher,
 ) -> None:
     """Fit a group of places, the rows of every batch shared among them, until each is done."""
     optimiser = torch.optim.Adam([place.shift for place in group], RATE)
@@ -227,28 +232,20 @@ def _descend(
             return
         optimiser.param_groups[0]["lr"] = RATE * (1 - 0.95 * step / steps)
         optimiser.zero_grad()
-        loss = objective(going, batches.texts(step))
+        loss = objective(going, texts_of(step))
         gradients = torch.autograd.grad(loss.sum(), [place.shift for place in going])
         for place, gradient in zip(going, gradients, strict=True):
             place.shift.grad = gradient
         optimiser.step()
 
 
-@dataclass
-class _Batches:
-    """The texts of every step: a seeded order of all, begun anew in another order when they run out."""
-
-    pool: Sequence[int]
-    seed: int
-
-    def texts(self, step: int) -> list[int]:
-        """The texts of a step."""
-        size = min(TEXTS, len(self.pool))
-        each = len(self.pool) // size
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step // each)
-        order = torch.randperm(len(self.pool), generator=generator)
-        begin = step % each * size
-        return [self.pool[place] for place in order[begin : begin + size].tolist()]
+def _texts_of(step: int, pool: Sequence[int], seed: int) -> list[int]:
+    """Those of a step: a seeded order of all, begun anew in another order when they run out."""
+    size = min(TEXTS, len(pool))
+    each = len(pool) // size
+    order = torch.randperm(len(pool), generator=torch.Generator().manual_seed(seed * 1_000_003 + step // each))
+    begin = step % each * size
+    return [pool[place] for place in order[begin : begin + size].tolist()]
 
 
 class _Objective:

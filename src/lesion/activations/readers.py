@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from lesion.activations.batching import stopped_at_head
 from lesion.activations.token_sums import Batch, TextSums, by_row, row_counts, row_sums
 from lesion.errors import LesionError
 from lesion.models.anatomy import HEAD
@@ -223,72 +225,33 @@ class Readers:
 
         An input that comes in another shape than the probe saw is not given; the caller finds it missing.
         """
+
+        def given(place: _Dense, _: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+            incoming = _incoming(args, kwargs)
+            rows = None if incoming is None else by_row(incoming, batch(), place.input.size)
+            if rows is not None:
+                counts = row_counts(rows, batch()) if place.input.counted and place.activation is None else None
+                take(place.input.key, TextSums(row_sums(rows, batch()), batch().tokens(rows.device), counts))
+
+        def activated(place: _Dense, _: nn.Module, __: tuple[object, ...], output: object) -> None:
+            rows = by_row(output, batch(), place.input.size) if isinstance(output, Tensor) else None
+            if rows is not None:
+                take(place.input.key, TextSums(None, None, row_counts(rows, batch())))
+
+        def routed(experts: Experts, _: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+            for key, sums in experts.sums(args, kwargs, batch()):
+                take(key, sums)
+
         with ExitStack() as stack:
             for place in self.dense:
-                sums = _sums_of(place, batch, take)
-                stack.callback(place.module.register_forward_pre_hook(sums, with_kwargs=True).remove)
+                stack.enter_context(place.module.register_forward_pre_hook(partial(given, place), with_kwargs=True))
                 if place.activation is not None:
-                    counts = _counts_of(place.input.key, place.input.size, batch, take)
-                    stack.callback(place.activation.register_forward_hook(counts).remove)
+                    stack.enter_context(place.activation.register_forward_hook(partial(activated, place)))
             for experts in self.experts:
-                routed = _routed(experts, batch, take)
-                stack.callback(experts.module.register_forward_pre_hook(routed, with_kwargs=True).remove)
+                stack.enter_context(
+                    experts.module.register_forward_pre_hook(partial(routed, experts), with_kwargs=True)
+                )
             yield
-
-
-def _sums_of(place: _Dense, batch: Callable[[], Batch], take: Take) -> Callable[..., None]:
-    plain = place.input.counted and place.activation is None
-
-    def hook(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-        incoming = _incoming(args, kwargs)
-        rows = None if incoming is None else by_row(incoming, batch(), place.input.size)
-        if rows is not None:
-            counts = row_counts(rows, batch()) if plain else None
-            take(place.input.key, TextSums(row_sums(rows, batch()), batch().tokens(rows.device), counts))
-
-    return hook
-
-
-def _counts_of(key: str, size: int, batch: Callable[[], Batch], take: Take) -> Callable[..., None]:
-    def hook(module: nn.Module, args: tuple[object, ...], output: object) -> None:
-        rows = by_row(output, batch(), size) if isinstance(output, Tensor) else None
-        if rows is not None:
-            take(key, TextSums(None, None, row_counts(rows, batch())))
-
-    return hook
-
-
-def _routed(experts: Experts, batch: Callable[[], Batch], take: Take) -> Callable[..., None]:
-    def hook(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-        for key, sums in experts.sums(args, kwargs, batch()):
-            take(key, sums)
-
-    return hook
-
-
-class _ReachedHeadError(Exception):
-    """Ends a forward pass: what follows is not needed."""
-
-
-@contextmanager
-def stopped_at_head(model: Model) -> Iterator[Callable[[Tensor, Tensor], None]]:
-    """A way to run a batch (token ids, attention mask) up to the output head, whose logits nobody needs.
-
-    Enter it after the hooks that look at the input of the head itself.
-    """
-
-    def stop(module: nn.Module, args: tuple[object, ...]) -> None:
-        raise _ReachedHeadError
-
-    def run(input_ids: Int[Tensor, "rows length"], attention_mask: Int[Tensor, "rows length"]) -> None:
-        with suppress(_ReachedHeadError):
-            model.network(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
-
-    with ExitStack() as stack:
-        head = model.network.get_output_embeddings()
-        if isinstance(head, nn.Module):
-            stack.callback(head.register_forward_pre_hook(stop).remove)
-        yield run
 
 
 @dataclass
@@ -397,8 +360,8 @@ def _run(model: Model, ids: Tensor, holders: Mapping[nn.Module, list[tuple[str, 
     ]
     with ExitStack() as stack:
         for module in dict.fromkeys([*holders, *small]):
-            stack.callback(module.register_forward_pre_hook(enters, with_kwargs=True).remove)
-            stack.callback(module.register_forward_hook(leaves).remove)
+            stack.enter_context(module.register_forward_pre_hook(enters, with_kwargs=True))
+            stack.enter_context(module.register_forward_hook(leaves))
         # Not in inference mode, whose tensors do not tell whether they were changed in place.
         with torch.inference_mode(False), torch.no_grad(), stopped_at_head(model) as run:
             run(ids, torch.ones_like(ids))

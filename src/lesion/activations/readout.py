@@ -188,9 +188,9 @@ class _Seen:
 
         with ExitStack() as stack, torch.inference_mode():
             for module in self.outside:
-                stack.callback(module.register_forward_hook(leaves, with_kwargs=True).remove)
-            stack.callback(self.last.register_forward_hook(block).remove)
-            stack.callback(self.head.register_forward_hook(reads).remove)
+                stack.enter_context(module.register_forward_hook(leaves, with_kwargs=True))
+            stack.enter_context(self.last.register_forward_hook(block))
+            stack.enter_context(self.head.register_forward_hook(reads))
             ids = torch.tensor([list(tokens)], device=self.model.device)
             logits: Tensor = self.model.network(input_ids=ids, use_cache=False).logits
         return logits

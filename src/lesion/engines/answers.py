@@ -1,8 +1,8 @@
-"""Responses of every engine: from generated tokens, from scored choices, from tokens looked up in the logits."""
+"""Responses of every engine from scored choices and from tokens looked up in the logits."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lesion.engines.endings import StopStrings
 from lesion.engines.engine import Request, Response
 from lesion.models.load import Model
-from lesion.tasks.task import Answer, Finish
+from lesion.tasks.task import Answer
 
 # Logits that are looked at together, rows × vocabulary: what a processor keeps near.
 ENTRIES = 1 << 20
@@ -89,21 +88,6 @@ def most_probable(logits: Float[Tensor, " vocabulary"]) -> tuple[tuple[int, floa
     """The most probable tokens, `TRACED` of them, with their log-probabilities in nats."""
     values, tokens = logits.double().log_softmax(-1).topk(min(TRACED, logits.shape[-1]))
     return tuple(zip(tokens.tolist(), values.tolist(), strict=True))
-
-
-def generated(
-    request: Request,
-    tokens: Sequence[int],
-    finish: Finish,
-    stop: StopStrings,
-    ends: Collection[int],
-    model: Model,
-    last: tuple[tuple[int, float], ...] = (),
-) -> Response:
-    """The response that says these tokens, without the end token and what follows a stop string."""
-    spoken = tokens[:-1] if tokens and tokens[-1] in ends else tokens
-    text = model.tokenizer.decode(spoken, skip_special_tokens=True)
-    return Response(request.key, Answer(stop.cut(text), len(tokens), finish), tuple(tokens), last=last)
 
 
 def chosen(request: Request, scores: Sequence[float], greedy: Sequence[bool], model: Model) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from lesion.engines.engine import Request
 from lesion.errors import LesionError
@@ -63,16 +64,7 @@ def check_requests(model: Model, requests: Iterable[Request]) -> None:
             raise LesionError(f"A choice of {request.key} is empty; a choice needs at least one token to be scored.")
         if not request.prompt:
             raise LesionError(f"The prompt of {request.key} is empty; a model needs at least one token to start from.")
-        if (
-            max(
-                *request.prompt,
-                *request.tokens,
-                *request.decoding.forbidden,
-                *(max(choice) for choice in request.choices),
-                0,
-            )
-            >= known
-        ):
+        if max(*request.prompt, *request.tokens, *request.decoding.forbidden, *chain(*request.choices), 0) >= known:
             raise _misfit(model, known)
         if longest > context:
             raise LesionError(

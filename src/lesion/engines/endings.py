@@ -108,12 +108,6 @@ class Closing:
         return answer_start(text, self.opened) is None
 
 
-def closing_of(tokenizer: Any, request: Request) -> Closing | None:
-    """What closes the trace of a request; None where it may think on."""
-    limit = request.decoding.thinking_tokens
-    return Closing(tokenizer, limit, bool(opening(tokenizer, request.prompt))) if limit else None
-
-
 LEAST = 32
 """A loop is at least so many tokens long: a number with many zeros, a rule of dashes or a short list is none."""
 

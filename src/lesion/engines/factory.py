@@ -42,15 +42,13 @@ class Opened:
         if self.cluster is not None:
             from lesion.engines.ray.engine import RayEngine
 
-            self._running = RayEngine(self.cluster, model, batch_size)
-        elif self.choice.engine == "vllm":
-            from lesion.engines.vllm.engine import VllmEngine
-
-            self._running = VllmEngine(model, batch_size, tensor_parallel=self.choice.gpus_per_worker)
-        else:
+            return RayEngine(self.cluster, model, batch_size)
+        if self.choice.engine == "transformers":
             return TransformersEngine(model, batch_size)
-        engine: Engine = self._running
-        return engine
+        from lesion.engines.vllm.engine import VllmEngine
+
+        self._running = running = VllmEngine(model, batch_size, tensor_parallel=self.choice.gpus_per_worker)
+        return running
 
     def load(self, source: str | Path, *, revision: str | None, dtype: str, device: str) -> Model:
         """Load a model for the engines made here: where others answer with it, it stays in main memory."""
@@ -73,8 +71,10 @@ class Opened:
             accelerated = self.cluster.accelerated
         else:
             accelerated = torch.cuda.is_available()
-        if dtype == "auto" and accelerated and device == "auto":
-            dtype = stated_dtype(source, revision, trusted)
+        if dtype == "auto" and accelerated and device == "auto":  # that in which it is stored
+            config = configuration(source, revision=revision, trust_remote_code=trusted)
+            stated = str(getattr(config, "dtype", None)).removeprefix("torch.")
+            dtype = stated if stated in DTYPES else "float32"
         device = "cpu" if device == "auto" else device
         return load(source, revision=revision, dtype=dtype, device=device, trust_remote_code=trusted)
 
@@ -100,13 +100,6 @@ def refuse_few_gpus(choice: EngineChoice) -> None:
         raise UsageError(
             f"A model cannot be spread over {choice.gpus_per_worker} GPUs here: this machine has {there or 'none'}."
         )
-
-
-def stated_dtype(source: str | Path, revision: str | None, trust_remote_code: bool = False) -> str:
-    """The dtype that a checkpoint is stored in, by its configuration; float32 where it does not say."""
-    config = configuration(source, revision=revision, trust_remote_code=trust_remote_code)
-    stated = str(getattr(config, "dtype", None)).removeprefix("torch.")
-    return stated if stated in DTYPES else "float32"
 
 
 def load_for(make_engine: object, source: str | Path, *, revision: str | None, dtype: str, device: str) -> Model:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -422,18 +422,15 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
 def _head(network: PreTrainedModel) -> Matrix | None:
     """The output head, unless it is tied to another parameter or is neither a plain matrix nor a packed one."""
     module = network.get_output_embeddings()
-    weight = getattr(module, "weight", None)
-    if quantisation(network.config) is not None and module is not None and (shape := packed_shape(module)) is not None:
-        name = next(path for path, part in network.named_modules() if part is module)
-        tied_to = [path for path, part in network.named_parameters(remove_duplicate=False) if part is weight]
-        storage = Storage("Linear", 0, shape[0])
-        return (
-            None if len(tied_to) > 1 else Matrix(HEAD, HEAD, shape, storage, f"{name}.weight", module, "weight", True)
-        )
-    if not isinstance(weight, nn.Parameter) or weight.dim() != 2 or type(module) is not nn.Linear:
-        return None
+    weight: Any = getattr(module, "weight", None)
+    packed = packed_shape(module) if module is not None and quantisation(network.config) is not None else None
     names = [name for name, parameter in network.named_parameters(remove_duplicate=False) if parameter is weight]
-    if len(names) != 1 or weight.dtype not in FLOATS:
+    if packed is not None:
+        if len(names) > 1:
+            return None
+        names = [f"{path}.weight" for path, part in network.named_modules() if part is module]
+    elif type(module) is not nn.Linear or len(names) != 1 or weight.dim() != 2 or weight.dtype not in FLOATS:
         return None
-    rows, columns = weight.shape
-    return Matrix(HEAD, HEAD, (rows, columns), Storage("Linear", 0, rows), names[0], module, "weight")
+    rows, columns = packed or weight.shape
+    storage = Storage("Linear", 0, rows)
+    return Matrix(HEAD, HEAD, (rows, columns), storage, names[0], module, "weight", packed is not None)

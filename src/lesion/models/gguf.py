@@ -73,12 +73,9 @@ class Header:
         counts: Counter[str] = Counter()
         for tensor in self.tensors:
             counts[tensor.kind] += tensor.weights
-        shares = (f"{kind} ({_percent(count / self.weights)})" for kind, count in counts.most_common())
-        return f"GGUF, {', '.join(shares)}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.001 else "< 0.1 %"
+        shares = ((kind, 100 * count / self.weights) for kind, count in counts.most_common())
+        named = (f"{kind} ({f'{share:.1f} %' if share >= 0.1 else '< 0.1 %'})" for kind, share in shares)
+        return f"GGUF, {', '.join(named)}"
 
 
 def is_gguf(path: Path) -> bool:

@@ -103,7 +103,9 @@ def _convert(header: Header, folder: Path) -> None:
     """Write the folder beside its place and move it there, so that nobody ever loads half of it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _clear(folder.parent)
+        for leftover in folder.parent.glob(".partial-*-*"):
+            if not alive(leftover.name.split("-")[1]):
+                shutil.rmtree(leftover, ignore_errors=True)
         free = shutil.disk_usage(folder.parent).free
         if free < 4 * header.weights:
             raise LesionError(
@@ -126,12 +128,6 @@ def _convert(header: Header, folder: Path) -> None:
             raise LesionError(f"{folder.parent} cannot be written: {reason(error)}.") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def _clear(parent: Path) -> None:
-    for leftover in parent.glob(".partial-*-*"):
-        if not alive(leftover.name.split("-")[1]):
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _write(header: Header, folder: Path) -> None:
@@ -170,17 +166,11 @@ def _write(header: Header, folder: Path) -> None:
             raise LesionError(
                 f"{header.path} lacks weights of its architecture: {', '.join(missing[:3])}. Get it again."
             )
-        _plain(network)
+        network.hf_quantizer, network.is_quantized = None, False  # the weights are float32 by now
+        if hasattr(network.config, "quantization_config"):
+            del network.config.quantization_config
         network.save_pretrained(folder, max_shard_size="1TB")
         tokenizer.save_pretrained(folder)
-
-
-def _plain(network: Any) -> None:
-    """Make transformers forget that the weights were stored otherwise; they are float32 by now."""
-    network.hf_quantizer = None
-    network.is_quantized = False
-    if hasattr(network.config, "quantization_config"):
-        del network.config.quantization_config
 
 
 def _read(part: str, loader: Any, home: str, header: Header, **settings: Any) -> Any:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from safetensors import safe_open
 from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MULTIMODAL_LM_MAPPING
 from transformers.utils import cached_file
@@ -29,19 +28,16 @@ from lesion.models.owner import refuse_edited
 from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
-from lesion.models.stored import INDEX, files, listing, refuse_packed, with_index
+from lesion.models.stored import INDEX, files, header, listing, refuse_packed, with_index
 from lesion.models.tokenizer import read_tokenizer
 from lesion.plain import short
 from lesion.threads import warn_of_spinning
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedModel
 
-if TYPE_CHECKING:  # their libraries take seconds to load
-    from transformers import PreTrainedModel
-
-SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
-"""Ways of accelerate to spread a network over devices."""
+# Ways of accelerate to spread a network over devices.
+_SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 DTYPES = {
     **dict.fromkeys(("float32", "fp32"), torch.float32),
     **dict.fromkeys(("bfloat16", "bf16"), torch.bfloat16),
@@ -143,7 +139,7 @@ def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
 def _spread(device_map: str | dict[str, Any]) -> str | dict[str, Any]:
     """A device map as it is; refuses one that names no devices."""
     if isinstance(device_map, str):
-        if device_map not in SPREADS:
+        if device_map not in _SPREADS:
             device_of(device_map)
         return device_map
     for module, device in device_map.items() or [("", None)]:
@@ -175,21 +171,34 @@ def _refuse_misfits(loading_info: Mapping[str, Collection[Any]], typed: str, bod
         raise LesionError(f"The weights of {typed} do not fit its config.json: {'; '.join(clauses)}. {why}")
 
 
-def _read(part: str, loader: Any, source: Source, typed: str, trust_remote_code: bool, **settings: Any) -> Any:
+def _read(
+    part: str,
+    loader: Any,
+    source: Source,
+    typed: str,
+    trust_remote_code: bool,
+    storage: Quantisation | None = None,
+    **settings: Any,
+) -> Any:
+    """A part of a model; what fails where a quantised `storage` is read is said of that, for the files may be whole."""
     try:
-        return loader(source.place, revision=source.revision, trust_remote_code=trust_remote_code, **settings)
+        with nullcontext() if storage is None else hushed(storage):
+            return loader(source.place, revision=source.revision, trust_remote_code=trust_remote_code, **settings)
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise LesionError(
             f"{typed} does not fit into memory: use a smaller dtype, a larger device, or a device_map over "
             "several of them."
         ) from error
-    except _UnloadableError:
-        raise
     except Exception as error:  # what transformers raises here has no common base; the reason is kept and said
         if "trust_remote_code" in str(error):
             raise LesionError(
                 f"{typed} comes with code of its own, which runs only when you trust it: look at the code, "
                 "then say trust_remote_code (--trust-remote-code)."
+            ) from error
+        if storage is not None:
+            raise LesionError(
+                f"{typed} is stored quantised ({storage}) and cannot be loaded here: {reason(error)}. Mend that, or"
+                f" {ORIGINAL}."
             ) from error
         raise explained(error, source, typed, part) from error
 
@@ -226,10 +235,12 @@ def configuration(
     """The config of a decoder; its weights are not read. Raises as `load`, as far as the config tells."""
     place = as_folder(find(str(source), revision))
     with quiet():
-        config: PretrainedConfig = _read(
-            "configuration", AutoConfig.from_pretrained, place, str(source), trust_remote_code
-        )
-        refuse_unsuited(config, str(source))
+        return _configuration(place, str(source), trust_remote_code)
+
+
+def _configuration(place: Source, typed: str, trust_remote_code: bool) -> PretrainedConfig:
+    config: PretrainedConfig = _read("configuration", AutoConfig.from_pretrained, place, typed, trust_remote_code)
+    refuse_unsuited(config, typed)
     return config
 
 
@@ -298,23 +309,21 @@ def load(
     elif not on_cpu:
         settings["device_map"] = {"": target}  # straight to the device, without a copy in main memory
     with quiet():
-        config = _read("configuration", AutoConfig.from_pretrained, place, typed, trust_remote_code)
-        refuse_unsuited(config, typed)
+        config = _configuration(place, typed, trust_remote_code)
         settle_outputs(config)
         storage = quantisation(config)  # transformers takes it out of the configuration where it dequantises
         folder = _looked_at(place, typed)
         if folder is not None:
             refuse_implausible(config, folder, typed)
         tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)
-        reads = _reader(config, typed)
-        reads = reads if storage is None else _quantised(storage, reads, typed)
         with nullcontext() if folder is None else with_index(folder, typed) as indexed:
             network, loading_info = _read(
                 "weights",
-                reads,
+                _reader(config, typed),
                 place if indexed is None else replace(place, place=str(indexed)),
                 typed,
                 trust_remote_code,
+                storage,
                 config=config,
                 use_safetensors=True,
                 output_loading_info=True,
@@ -342,41 +351,16 @@ def _reader(config: PretrainedConfig, typed: str) -> Callable[..., Any]:
     kind, architectures = type(config), getattr(config, "architectures", None) or []
     causal, several = kind in MODEL_FOR_CAUSAL_LM_MAPPING, kind in MODEL_FOR_MULTIMODAL_LM_MAPPING
     whole = several and MODEL_FOR_MULTIMODAL_LM_MAPPING[kind].__name__ in architectures
-    if hasattr(config, "auto_map") or (causal and not whole):
-        text_alone: Callable[..., Any] = transformers.AutoModelForCausalLM.from_pretrained
-        return text_alone
-    if several:
-        together: Callable[..., Any] = transformers.AutoModelForMultimodalLM.from_pretrained
-        return together
+    text_alone = hasattr(config, "auto_map") or (causal and not whole)
+    if text_alone or several:
+        kind = transformers.AutoModelForCausalLM if text_alone else transformers.AutoModelForMultimodalLM
+        reads: Callable[..., Any] = kind.from_pretrained
+        return reads
     named = ", ".join(architectures) or kind.__name__
     raise LesionError(
         f"{typed} is a {named} ({config.model_type}), and transformers {transformers.__version__} has no model of this"
         " kind that continues a text; lesion studies decoders (causal language models)."
     )
-
-
-def _quantised(storage: Quantisation, reader: Callable[..., Any], typed: str) -> Callable[..., Any]:
-    """What loads a quantised network; what fails below is said of the storage, since the files may be whole."""
-
-    def loader(*args: Any, **settings: Any) -> Any:
-        try:
-            with hushed(storage):
-                return reader(*args, **settings)
-        except (MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:  # as in `_read`
-            if "trust_remote_code" in str(error):
-                raise
-            raise _UnloadableError(
-                f"{typed} is stored quantised ({storage}) and cannot be loaded here: {reason(error)}. Mend that, or"
-                f" {ORIGINAL}."
-            ) from error
-
-    return loader
-
-
-class _UnloadableError(LesionError):
-    """A quantised checkpoint that its package refuses, for instance without an accelerator."""
 
 
 DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -389,9 +373,13 @@ def refuse_implausible(config: PreTrainedConfig, folder: Path, typed: str) -> No
     A network is built as its configuration says before its weights are read: one of a million blocks would take all
     memory. A folder without safetensors files is let through.
     """
-    count, widest = _held(folder)
-    if not count:
+    try:
+        entries = [entry for file in sorted(folder.glob("*.safetensors")) for entry in header(file).values()]
+    except LesionError:  # a damaged file is told where its weights are read
         return
+    if not entries:
+        return
+    count, widest = len(entries), max(max(entry.shape, default=0) for entry in entries)
     stated_by = config.get_text_config(decoder=True).to_dict()
     there_are, there_is = f"are {count:,} tensors", f"is no tensor with more than {widest:,} rows or columns"
     limits = [(name, count, there_are) for name in DEPTHS] + [(name, widest, there_is) for name in WIDTHS]
@@ -402,21 +390,6 @@ def refuse_implausible(config: PreTrainedConfig, folder: Path, typed: str) -> No
                 f"The weights of {short(typed, 200)} do not fit its config.json: {name} is {short(stated)}, and there"
                 f" {held}. One of the two belongs to another model."
             )
-
-
-def _held(folder: Path) -> tuple[int, int]:
-    count = widest = 0
-    for file in sorted(folder.glob("*.safetensors")):
-        if not file.is_file():
-            continue
-        try:
-            with safe_open(file, framework="pt") as tensors:
-                for name in tensors.keys():  # noqa: SIM118  (it is no mapping)
-                    count += 1
-                    widest = max(widest, *tensors.get_slice(name).get_shape(), 0)
-        except Exception:  # a damaged file is told where its weights are read
-            return 0, 0
-    return count, widest
 
 
 def refuse_foreign_tokenizer(tokenizer: PreTrainedTokenizerBase, network: PreTrainedModel, typed: str) -> None:

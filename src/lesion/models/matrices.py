@@ -171,7 +171,8 @@ class MisfitError(Exception):
     """A block is not built as its plan says. `dissect` turns it into a note; it does not reach the person."""
 
 
-def _find(block: nn.Module, path: str) -> tuple[nn.Module, str]:
+def _find(block: nn.Module, path: str, quantised: bool) -> tuple[nn.Module, str, tuple[int, int] | None]:
+    """The module that owns a parameter of a block, its name there, and (out, in) where its storage is packed."""
     try:
         parent, attribute = block.get_submodule(path), "weight"
     except AttributeError:
@@ -180,9 +181,10 @@ def _find(block: nn.Module, path: str) -> tuple[nn.Module, str]:
             parent = block.get_submodule(head)
         except AttributeError:
             raise MisfitError(f"it has no {path}") from None
-    if not isinstance(getattr(parent, attribute, None), nn.Parameter):
+    packed = packed_shape(parent) if quantised and attribute == "weight" else None
+    if packed is None and not isinstance(getattr(parent, attribute, None), nn.Parameter):
         raise MisfitError(f"it has no parameter at {path}")
-    return parent, attribute
+    return parent, attribute, packed
 
 
 def _refuse_storage(owner: nn.Module, tensor: Tensor, parameter: str) -> None:
@@ -223,50 +225,21 @@ def lay_out(
     `prefix` is the dotted name of the block in the network, `branch` the address of the branch (`3.attention`),
     `config` the text configuration (head counts and sizes), and `quantised` whether it names a quantised storage.
     """
-    packed = _packed(entry, block) if quantised else None
-    if packed is not None:
-        return _parts(
-            entry, branch, config, f"{prefix}.{entry.path}.weight", packed[0], "weight", packed[1], packed=True
-        )
-    owner, attribute = _find(block, entry.path)
-    tensor: Tensor = getattr(owner, attribute)
+    owner, attribute, packed = _find(block, entry.path, quantised)
     # A path may end in the parameter itself (fused experts) or in the module that holds it as its weight.
     end = entry.path if entry.path.rpartition(".")[2] == attribute else f"{entry.path}.{attribute}"
-    parameter = f"{prefix}.{end}"
-    _refuse_storage(owner, tensor, parameter)
-    experts = any("*" in name for name in entry.names)
-    if tensor.dim() != (3 if experts else 2):
-        raise MisfitError(f"{entry.path} has {tensor.dim()} axes")
-    transposed = isinstance(owner, Conv1D) or entry.transposed
-    out, into = tensor.shape[-2:] if not transposed else (tensor.shape[-1], tensor.shape[-2])
-    number = tensor.shape[0] if experts else 0
-    return _parts(entry, branch, config, parameter, owner, attribute, (out, into), transposed, number)
-
-
-def _packed(entry: Entry, block: nn.Module) -> tuple[nn.Module, tuple[int, int]] | None:
-    """The module of an entry and its (out, in), where its storage is packed."""
-    try:
-        owner = block.get_submodule(entry.path)
-    except AttributeError:
-        return None
-    shape = packed_shape(owner)
-    return None if shape is None else (owner, shape)
-
-
-def _parts(
-    entry: Entry,
-    branch: str,
-    config: PreTrainedConfig,
-    parameter: str,
-    owner: nn.Module,
-    attribute: str,
-    shape: tuple[int, int],
-    transposed: bool = False,
-    experts: int = 0,
-    packed: bool = False,
-) -> list[Matrix]:
-    """The matrices of one parameter whose matrices together are `shape` (out, in), of each of so many experts."""
-    rows, columns = shape
+    parameter, transposed, experts = f"{prefix}.{end}", False, 0
+    if packed is not None:
+        rows, columns = packed
+    else:
+        tensor: Tensor = getattr(owner, attribute)
+        _refuse_storage(owner, tensor, parameter)
+        stacked = any("*" in name for name in entry.names)
+        if tensor.dim() != (3 if stacked else 2):
+            raise MisfitError(f"{entry.path} has {tensor.dim()} axes")
+        transposed = isinstance(owner, Conv1D) or entry.transposed
+        experts = len(tensor) if stacked else 0
+        rows, columns = reversed(tensor.shape[-2:]) if transposed else tensor.shape[-2:]
     groups = int(config.num_attention_heads) if entry.layout == "head" else 1
     if rows % groups:
         raise MisfitError(f"{entry.path} has {rows} rows, which {groups} heads do not divide")
@@ -286,7 +259,7 @@ def _parts(
             name = pattern.replace("*", str(expert))
             storage = Storage(kind, start, start + count, groups, transposed, expert)
             own = (groups * count, int(columns))
-            where = (storage, parameter, owner, attribute, packed, entry.called)
+            where = (storage, parameter, owner, attribute, packed is not None, entry.called)
             matrices.append(Matrix(name, f"{branch}.{name}", own, *where))
             start += count
     return matrices

@@ -333,18 +333,15 @@ class _Uncopied:
 
     def __reduce_ex__(self, *_: object) -> NoReturn:
         raise UsageError(
-            f"{self.name} has an edit in force, and its weights would be copied or saved with it: leave `applied`"
-            " first, or write the edited model with lesion.apply."
+            f"{self.name} has an edit in force, and would be copied or saved with it or as if there were none: leave"
+            " `applied` first, or write the edited model with lesion.apply."
         )
 
 
 def _refuse_saving(module: nn.Module, prefix: str, keep_vars: bool) -> None:
     owner = _OWNERS.get(module)
-    if owner is not None and owner.edits and any(f.f_code.co_name == "save_pretrained" for f in _frames()):
-        raise UsageError(
-            f"{owner.edits[-1].name} has an edit in force and would be saved with it, under the name of the model"
-            " without it: leave `applied` first, or write the edited model with lesion.apply."
-        )
+    if owner is not None and owner.edits:
+        _Uncopied(owner.edits[-1].name)()
 
 
 def _computed_again(network: nn.Module) -> bool:

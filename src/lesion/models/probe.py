@@ -149,19 +149,17 @@ def traced(network: nn.Module, stack: nn.ModuleList, children: Callable[[nn.Modu
 
     with ExitStack() as hooks, torch.no_grad():
         for trace, block in zip(traces, stack, strict=True):
-            hooks.callback(block.register_forward_pre_hook(partial(enters, trace), with_kwargs=True).remove)
-            hooks.callback(block.register_forward_hook(partial(leaves, trace)).remove)
+            hooks.enter_context(block.register_forward_pre_hook(partial(enters, trace), with_kwargs=True))
+            hooks.enter_context(block.register_forward_hook(partial(leaves, trace)))
             for name in children(block):
                 child = block.get_submodule(name)
-                hooks.callback(child.register_forward_pre_hook(partial(disturbs, trace), with_kwargs=True).remove)
-                hooks.callback(child.register_forward_hook(partial(settles, trace, name)).remove)
+                hooks.enter_context(child.register_forward_pre_hook(partial(disturbs, trace), with_kwargs=True))
+                hooks.enter_context(child.register_forward_hook(partial(settles, trace, name)))
             for name, module in block.named_modules():
                 if name:
-                    hooks.callback(module.register_forward_hook(partial(ends, trace, name)).remove)
+                    hooks.enter_context(module.register_forward_hook(partial(ends, trace, name)))
                 if any(parameter.dim() == 3 for parameter in module.parameters(recurse=False)):
-                    hooks.callback(
-                        module.register_forward_pre_hook(partial(calls, trace, name), with_kwargs=True).remove
-                    )
+                    hooks.enter_context(module.register_forward_pre_hook(partial(calls, trace, name), with_kwargs=True))
         run(network, 2)
     for trace in traces:
         if trace.before.shape == trace.after.shape and len(trace.before):
@@ -242,8 +240,8 @@ def _within(stack: nn.ModuleList, modules: Sequence[Sequence[str]], mode: _Atten
     with ExitStack() as hooks:
         for index, (block, names) in enumerate(zip(stack, modules, strict=True)):
             for name in names:
-                hooks.callback(block.get_submodule(name).register_forward_pre_hook(partial(enters, index)).remove)
-                hooks.callback(block.get_submodule(name).register_forward_hook(leaves).remove)
+                hooks.enter_context(block.get_submodule(name).register_forward_pre_hook(partial(enters, index)))
+                hooks.enter_context(block.get_submodule(name).register_forward_hook(leaves))
         with mode, torch.no_grad():
             yield
 
@@ -292,8 +290,8 @@ def sole_ways(
     with ExitStack() as hooks, _within(stack, mixing, mode):
         for place in tails:
             index, tail, path = place
-            hooks.callback(stack[index].get_submodule(path).register_forward_hook(partial(same, place)).remove)
-            hooks.callback(stack[index].get_submodule(tail).register_forward_hook(partial(compares, place)).remove)
+            hooks.enter_context(stack[index].get_submodule(path).register_forward_hook(partial(same, place)))
+            hooks.enter_context(stack[index].get_submodule(tail).register_forward_hook(partial(compares, place)))
         run(network, 2, other=1)
     return sole, mode.heads
 
@@ -349,7 +347,7 @@ def read_side_by_side(
     with ExitStack() as hooks, _within(stack, mixing, _Attention(rows, silent)):
         for reader in readers:
             module = stack[reader[0]].get_submodule(reader[1])
-            hooks.callback(module.register_forward_pre_hook(partial(reads, reader)).remove)
+            hooks.enter_context(module.register_forward_pre_hook(partial(reads, reader)))
         run(network, rows)
     return proved
 
@@ -375,7 +373,7 @@ def read_by_parameter(
     with ExitStack() as hooks, torch.no_grad():
         for reader in readers:
             holder = stack[reader[0]].get_submodule(reader[1].rpartition(".")[0])
-            hooks.callback(holder.register_forward_pre_hook(partial(keeps, reader), with_kwargs=True).remove)
+            hooks.enter_context(holder.register_forward_pre_hook(partial(keeps, reader), with_kwargs=True))
         run(network, 1)
         counts = {}
         for (index, path), (args, kwargs) in calls.items():

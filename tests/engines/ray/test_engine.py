@@ -25,7 +25,7 @@ from lesion.engines.ray.engine import Call, RayEngine, cause
 from lesion.engines.ray.joining import Raylet
 from lesion.engines.ray.placement import Node, Placement
 from lesion.engines.ray.units import cut
-from lesion.engines.ray.worker import Answerer, Order, Ready, WorkerInfo
+from lesion.engines.ray.worker import Answerer, Order, Report, WorkerInfo
 from lesion.errors import LesionError, UsageError
 from lesion.tasks.task import Answer
 
@@ -130,7 +130,7 @@ class Actor:
             return WorkerInfo(f"host{self.number}", 1, version("lesion"))
         if method == "open":
             self.answerer._engine = self.engine
-            return Ready(4)
+            return Report(rows=4)
         self.units += method == "proceed" and arguments[3] is not None
         return getattr(self.answerer, method)(*arguments)
 

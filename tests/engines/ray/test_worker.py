@@ -13,7 +13,7 @@ from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.engines.checking import spelling
 from lesion.engines.engine import Decoding, Request, Response
-from lesion.engines.ray.worker import Answerer, Failure, Order, Part, Ready, WorkUnit
+from lesion.engines.ray.worker import Answerer, Order, Report, WorkUnit
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
@@ -36,10 +36,7 @@ def threads():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("llama")
-    tiny.tiny("llama").save_pretrained(place)
-    tiny.tokenizer().save_pretrained(place)
-    return place
+    return tiny.save(tiny.tiny("llama"), tmp_path_factory.mktemp("llama"))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +65,6 @@ def through(worker: Answerer, work_units, seconds: float = 0.0, call: int = 1) -
     waiting = list(work_units)
     for _ in range(10_000):
         part = worker.proceed(seconds, call, ["the table"], waiting.pop(0) if waiting else None)
-        assert isinstance(part, Part)
         assert part.failure is None
         responses += part.responses
         finished += part.finished
@@ -90,7 +86,7 @@ def test_parcels_carry_their_edits_by_number_and_give_the_same_requests_back():
 def test_it_answers_every_unit_as_the_engine_in_this_process_does(order, folder, seconds):
     requests = questions()
     worker = answerer()
-    assert worker.open(order) == Ready(8)
+    assert worker.open(order) == Report(rows=8)
     work_units = [WorkUnit.packed(n, requests[n * 8 : n * 8 + 8], TABLE) for n in range(3)]
     responses, finished = through(worker, work_units, seconds)
     assert finished == [0, 1, 2]
@@ -131,7 +127,7 @@ def test_another_call_or_a_drop_ends_what_was_at_work_and_leaves_no_edit_behind(
     assert finished == [7]
     worker.proceed(1e-9, 2, ["the table"], WorkUnit.packed(8, requests, TABLE))
     worker.drop()
-    assert worker.proceed(60.0, 2, ["the table"]) == Part((), ())
+    assert worker.proceed(60.0, 2, ["the table"]) == Report()
     fresh = answerer()
     fresh.open(order)
     expected, _ = through(fresh, again, 60.0)
@@ -139,8 +135,7 @@ def test_another_call_or_a_drop_ends_what_was_at_work_and_leaves_no_edit_behind(
 
 
 def test_a_model_with_other_weights_than_the_drivers_is_refused(order):
-    failure = answerer().open(replace(order, fingerprint="0" * 16))
-    assert isinstance(failure, Failure)
+    failure = answerer().open(replace(order, fingerprint="0" * 16)).failure
     assert "mine has other weights here" in str(failure.error)
     assert not failure.broken
 
@@ -148,7 +143,7 @@ def test_a_model_with_other_weights_than_the_drivers_is_refused(order):
 def test_what_a_person_can_mend_comes_back_as_it_is_and_a_fault_with_its_traceback(order, monkeypatch):
     worker = answerer()
     missing = worker.open(replace(order, source="/no/such/folder"))
-    assert isinstance(missing.error, UsageError)
+    assert isinstance(missing.failure.error, UsageError)
     worker.open(order)
     nowhere = Request("far", (5, 6), ScaleBlock(99), Decoding(2))
     part = Answerer.proceed(worker, 60.0, 1, ["x"], WorkUnit(0, (replace(nowhere, prompt=()),), (0,)))

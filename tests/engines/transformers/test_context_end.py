@@ -4,10 +4,8 @@ import pytest
 import torch
 import transformers as hf
 
-import lesion.engines.transformers.prefixes
 import tiny
-from alone import drawn, prompts
-from lesion.edits.apply import applied
+from alone import answered, drawn, generated, prompts
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock, ScaleMlp
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
@@ -24,36 +22,23 @@ def without_end(family: str) -> Model:
     return model
 
 
-def generated(model: Model, prompt: tuple[int, ...], edit: Edit, limit: int) -> tuple[int, ...]:
-    """What `generate` says, as much as the context holds."""
-    tokens = torch.tensor([prompt])
-    with applied(model, edit):
-        said = model.network.generate(
-            tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=limit, do_sample=False, pad_token_id=0
-        )
-    return tuple(said[0, len(prompt) :].tolist())
-
-
 @pytest.mark.parametrize("family", ["gpt2", "opt", "llama", "gemma2"])
-def test_answers_end_where_those_of_generate_do_also_behind_drafts_and_shared_prefixes(family, monkeypatch):
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
+def test_answers_end_where_those_of_generate_do_also_behind_drafts_and_shared_prefixes(family, worth_it):
     model = without_end(family)
     start = prompts(1, 100, 1, 100)[0]
     texts = [
         (*start, *prompts(1, length - 100, seed=length, shortest=length - 100)[0]) for length in (256, 255, 251, 246)
     ]
     requests = [Request(f"{len(text)} {edit}", text, edit, Decoding(100)) for text in texts for edit in EDITS]
-    engine = TransformersEngine(model, 7)
-    found = {response.key: response for response in engine.answer(requests)}
+    found, work = answered(model, requests, 7)
     for request in requests:
         room = CONTEXT - len(request.prompt) + 1
         expected = generated(model, request.prompt, request.edit, room)
         assert len(expected) == room
         assert found[request.key].token_ids == expected, request.key
         assert found[request.key].answer.finish == "length"
-    assert engine.work.drafted > 0
-    assert engine.work.prompt < sum(len(text) for text in texts) * len(EDITS) - 3 * 100  # a prefix was shared
+    assert work.drafted > 0
+    assert work.prompt < sum(len(text) for text in texts) * len(EDITS) - 3 * 100  # a prefix was shared
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 import tiny
-from alone import EDITS, forward, prompts
+from alone import EDITS, answered, forward, prompts, questions
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Request, Response
-from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
-from lesion.models.load import Model, load
+from lesion.models.load import Model
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_contrast
 from oneencoding import contrasted
@@ -28,23 +27,17 @@ def plain(logits: torch.Tensor, tokens) -> tuple[list[float], list[int]]:
     return [float(log[token]) for token in tokens], [order.index(token) + 1 for token in tokens]
 
 
-def ask(model: Model, requests, batch_size: int = 16) -> dict[str, Response]:
-    found = {r.key: r for r in TransformersEngine(model, batch_size).answer(requests)}
-    assert found.keys() == {request.key for request in requests}
-    return found
+def ask(model: Model, requests) -> dict[str, Response]:
+    return answered(model, requests, 16)[0]
 
 
-def questions(edits=EDITS, count: int = 4) -> list[Request]:
-    return [
-        Request(f"{index} under {edit}", prompt, edit, tokens=TOKENS)
-        for index, prompt in enumerate(prompts(count, longest=15, seed=4))
-        for edit in edits
-    ]
+def contrasts(edits=EDITS) -> list[Request]:
+    return questions(prompts(4, longest=15, seed=4), edits, tokens=TOKENS)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "gpt2", "mixtral"])
 def test_scores_and_ranks_are_those_of_a_plain_pass_under_every_edit(family):
-    model, requests = tiny.model(family), questions()
+    model, requests = tiny.model(family), contrasts()
     found = ask(model, requests)
     for request in requests:
         logits = forward(model, request.prompt, request.edit)[0][-1]
@@ -74,19 +67,9 @@ def test_equal_logits_share_the_better_rank():
     assert answer.scores == pytest.approx([-math.log(64)] * 2, abs=1e-9)
 
 
-def test_the_edits_of_one_prompt_share_its_work():
-    model = tiny.model("llama")
-    engine = TransformersEngine(model, 16)
-    (prompt,) = prompts(1, longest=15, shortest=15)
-    list(engine.answer([Request(str(edit), prompt, edit, tokens=TOKENS) for edit in (BASELINE, ScaleBlock(2))]))
-    # 3 blocks for the baseline, and one more for the edit of the last.
-    assert engine.work.prompt == 15 * 4 // 3
-    assert engine.work.decoded == engine.work.steps == 0
-
-
 def test_an_edit_that_breaks_the_numbers_is_reported_and_has_no_ranks():
     model = tiny.model("llama")
-    found = ask(model, questions(edits=(BASELINE, ScaleBlock(1, 1e38), ScaleBlock(1))))
+    found = ask(model, contrasts(edits=(BASELINE, ScaleBlock(1, 1e38), ScaleBlock(1))))
     for key, response in found.items():
         broken = key.endswith(str(ScaleBlock(1, 1e38)))
         assert (response.answer.finish == "nonfinite") == broken
@@ -99,11 +82,6 @@ def test_a_token_that_the_network_does_not_know_and_a_prompt_that_is_too_long_ar
         ask(model, [Request("strange", (5, 6), tokens=(64, 3))])
     with pytest.raises(LesionError, match=r"long .*context of tiny:llama, 256"):
         ask(model, [Request("long", tuple([9] * 257), tokens=(5, 6))])
-
-
-@pytest.fixture(scope="module")
-def stories(shared) -> Model:
-    return load(str(shared / "models/stories260K"), dtype="float32")
 
 
 @pytest.mark.parametrize(
@@ -138,10 +116,10 @@ def test_a_real_checkpoint_answers_as_one_plain_pass_over_the_text(shared, stori
 def test_tokens_and_choices_of_one_request_are_those_of_two():
     model = tiny.model("llama")
     choices = ((7, 30, 9), (30,), (12, 7))
-    both = [Request(f"both {each.key}", each.prompt, each.edit, choices=choices, tokens=TOKENS) for each in questions()]
-    apart = [Request(f"choices {each.key}", each.prompt, each.edit, choices=choices) for each in questions()]
-    found = ask(model, [*both, *questions(), *apart])
-    for each in questions():
+    both = [Request(f"both {each.key}", each.prompt, each.edit, choices=choices, tokens=TOKENS) for each in contrasts()]
+    apart = [Request(f"choices {each.key}", each.prompt, each.edit, choices=choices) for each in contrasts()]
+    found = ask(model, [*both, *contrasts(), *apart])
+    for each in contrasts():
         tokens, whole, one = (found[f"{before}{each.key}"].answer for before in ("", "choices ", "both "))
         assert one.scores == pytest.approx((*tokens.scores, *whole.scores), abs=2e-4)
         assert (one.ranks, one.text, one.finish) == (tokens.ranks, tokens.text, "stop")

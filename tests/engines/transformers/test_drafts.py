@@ -3,7 +3,7 @@
 import pytest
 
 import tiny
-from alone import drawn, greedy, prompts
+from alone import answered, assert_alone, greedy, prompts, questions
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
 from lesion.edits.selections.topk import Magnitude
 from lesion.engines.endings import StopStrings
@@ -12,7 +12,6 @@ from lesion.engines.transformers.drafts import AGAIN, FILLED, SHORT, SPARE, Draf
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.prefixes import Prefix
 from lesion.engines.transformers.sequence import ActiveRequest
-from lesion.models.load import Model
 
 # Edits so slight that answers begin as the baseline's, and some leave it sooner or later.
 SLIGHT: tuple[Edit, ...] = (
@@ -21,59 +20,37 @@ SLIGHT: tuple[Edit, ...] = (
 )  # fmt: skip
 
 
-def asked(texts, edits=SLIGHT, decoding: Decoding = Decoding(16)) -> list[Request]:  # noqa: B008 - frozen
-    return [Request(f"{item} under {edit}", text, edit, decoding) for item, text in enumerate(texts) for edit in edits]
-
-
-def answers(model: Model, requests, batch_size: int = 16) -> tuple[dict[str, tuple[int, ...]], TransformersEngine]:
-    engine = TransformersEngine(model, batch_size)
-    responses = list(engine.answer(requests))
-    assert sorted(response.key for response in responses) == sorted(request.key for request in requests)
-    return {response.key: response.token_ids for response in responses}, engine
-
-
-def assert_greedy(model: Model, requests, found: dict[str, tuple[int, ...]]) -> None:
-    for request in requests:
-        said, limit = found[request.key], request.decoding.max_new_tokens
-        assert said == greedy(model, request.prompt, request.edit, limit, guess=said), request.key
-
-
 @pytest.mark.parametrize("family", tiny.UNLIKE)
 def test_answers_that_leave_the_draft_at_any_place_are_those_of_the_edit_alone(family):
-    model, requests = tiny.model(family), asked(prompts(4, seed=11))
+    model, requests = tiny.model(family), questions(prompts(4, seed=11), SLIGHT, 16)
     for batch_size in (5, 64):
-        found, engine = answers(model, requests, batch_size)
-        assert_greedy(model, requests, found)
-        work = engine.work
+        found, work = answered(model, requests, batch_size)
+        assert_alone(model, requests, found)
+        said = sum(len(response.token_ids) for response in found.values()) - len(requests)
         assert 0 < work.accepted < work.drafted
         # The first token of an answer comes with its prompt; every other one with a step or with the draft.
-        assert work.decoded + work.accepted <= sum(map(len, found.values())) - len(requests) + work.idle
-        assert work.decoded >= sum(map(len, found.values())) - len(requests) - work.accepted
+        assert said - work.accepted <= work.decoded <= said - work.accepted + work.idle
 
 
 def test_without_an_edit_that_changes_anything_nobody_but_the_first_is_decoded():
     model = tiny.model("llama")
-    requests = asked(prompts(3, seed=12), [BASELINE, *(ScaleBlock(layer, 1.0) for layer in range(3))])
-    found, engine = answers(model, requests)
-    longest = {request.prompt: len(found[request.key]) for request in requests}
-    assert engine.work.decoded == sum(longest.values()) - len(longest)
-    for request in requests:
-        said = found[request.key]
-        assert said == greedy(model, request.prompt, BASELINE, 16, guess=said)
+    requests = questions(prompts(3, seed=12), [BASELINE, *(ScaleBlock(layer, 1.0) for layer in range(3))], 16)
+    found, work = answered(model, requests, 16)
+    longest = {request.prompt: len(found[request.key].token_ids) for request in requests}
+    assert work.decoded == sum(longest.values()) - len(longest)
+    assert_alone(model, requests, found)
 
 
 def test_sampled_answers_leave_the_draft_where_their_own_noise_says_so():
     model = tiny.model("llama")
     decoding = Decoding(12, temperature=0.8, top_p=0.9, seed=4)
-    requests = asked(prompts(3, seed=13), decoding=decoding) + [
+    requests = questions(prompts(3, seed=13), SLIGHT, decoding=decoding) + [
         Request(f"other {item}", text, ScaleBlock(0, 0.99), Decoding(12, temperature=0.8, top_p=0.9, seed=5))
         for item, text in enumerate(prompts(3, seed=13))
     ]
-    found, engine = answers(model, requests)
-    for request in requests:
-        said = found[request.key]
-        assert said == drawn(model, request.prompt, request.edit, request.decoding, guess=said), request.key
-    assert engine.work.accepted > 0
+    found, work = answered(model, requests, 16)
+    assert_alone(model, requests, found)
+    assert work.accepted > 0
 
 
 def test_a_stop_string_or_an_end_within_the_draft_ends_the_answer_there():
@@ -220,10 +197,10 @@ def test_a_pass_takes_whole_prompts_and_no_row_that_is_much_shorter_than_the_lon
 def test_answers_of_the_unedited_weights_are_drafts_for_edits_of_weights():
     model = tiny.model("llama")
     slight = ScaleParameters(Magnitude(0.1), 1.01)
-    requests = asked(prompts(3, seed=15), [slight, BASELINE])
-    found, engine = answers(model, requests)
-    assert engine.work.accepted > 0
-    assert_greedy(model, requests, found)
+    requests = questions(prompts(3, seed=15), [slight, BASELINE], 16)
+    found, work = answered(model, requests, 16)
+    assert work.accepted > 0
+    assert_alone(model, requests, found)
 
 
 def test_when_less_is_shared_than_before_those_that_wait_are_put_in_order_anew():

@@ -9,7 +9,7 @@ import transformers as hf
 import lesion.engines.transformers.engine
 import lesion.engines.transformers.prefixes
 import tiny
-from alone import EDITS, SLIDING, drawn, forward, greedy, prompts, sliding
+from alone import EDITS, SLIDING, answered, assert_alone, forward, greedy, prompts, questions, sliding
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.transformers.engine import TransformersEngine
@@ -20,32 +20,14 @@ BROKEN = ScaleBlock(1, 1e38)
 
 
 def ask(model: Model, requests, batch_size: int = 8) -> dict[str, Response]:
-    responses = list(TransformersEngine(model, batch_size).answer(requests))
-    found = {response.key: response for response in responses}
-    assert len(found) == len(responses) == len(requests)
-    assert found.keys() == {request.key for request in requests}
-    return found
-
-
-def questions(texts, edits=EDITS, limit: int = 10) -> list[Request]:
-    return [
-        Request(f"{item} under {edit}", text, edit, Decoding(limit))
-        for item, text in enumerate(texts)
-        for edit in edits
-    ]
-
-
-def assert_greedy(model: Model, requests, found) -> None:
-    for request in requests:
-        said, limit = found[request.key].token_ids, request.decoding.max_new_tokens
-        assert said == greedy(model, request.prompt, request.edit, limit, guess=said), request.key
+    return answered(model, requests, batch_size)[0]
 
 
 @pytest.mark.parametrize("family", tiny.BUILDS)
 def test_a_sweep_in_one_batch_says_what_each_edit_says_alone_in_every_family(family):
     # A batch smaller than the work, so that rows leave and others enter.
     model, requests = tiny.model(family), questions(prompts(5))
-    assert_greedy(model, requests, ask(model, requests))
+    assert_alone(model, requests, ask(model, requests))
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "opt", "gpt2", "gpt_neox"])
@@ -54,7 +36,7 @@ def test_left_padding_changes_no_token_for_prompts_of_very_different_lengths(fam
     texts = [prompts(1, length, seed=length, shortest=length)[0] for length in (1, 2, 3, 7, 30, 75, 120)]
     requests = questions(texts, edits=(BASELINE, ScaleBlock(1), ScaleBlock(2, 0.5)), limit=8)
     few, all_at_once = (ask(model, requests, batch_size) for batch_size in (5, 64))
-    assert_greedy(model, requests, few)
+    assert_alone(model, requests, few)
     assert {key: found.token_ids for key, found in few.items()} == {
         key: found.token_ids for key, found in all_at_once.items()
     }
@@ -64,7 +46,7 @@ def test_left_padding_changes_no_token_for_prompts_of_very_different_lengths(fam
 def test_a_sliding_window_slides_over_each_rows_own_tokens(network):
     model = sliding(network)
     requests = questions(prompts(4, longest=20, seed=1), edits=(BASELINE, ScaleBlock(0)), limit=12)
-    assert_greedy(model, requests, ask(model, requests, batch_size=3))
+    assert_alone(model, requests, ask(model, requests, batch_size=3))
 
 
 def varied(count: int = 60, longest: int = 30) -> list[Request]:
@@ -78,20 +60,19 @@ def varied(count: int = 60, longest: int = 30) -> list[Request]:
 
 def test_answers_of_very_different_lengths_leave_and_enter_and_few_rows_stand_idle():
     model, requests = tiny.model("llama"), varied()
-    engine = TransformersEngine(model, batch_size=16)
-    found = {response.key: response for response in engine.answer(requests)}
-    assert_greedy(model, requests, found)
+    found, work = answered(model, requests, 16)
+    assert_alone(model, requests, found)
     lengths = [len(found[request.key].token_ids) for request in requests]
     # The first token of an answer comes with its prompt.
-    assert engine.work.decoded == sum(lengths) - len(requests)
+    assert work.decoded == sum(lengths) - len(requests)
     waiting_for_the_slowest = sum(
         max(lengths[start : start + 16]) - length
         for start in range(0, 60, 16)
         for length in lengths[start : start + 16]
     )
-    assert engine.work.idle < 0.25 * waiting_for_the_slowest
-    assert engine.work.idle < 0.15 * engine.work.decoded
-    assert engine.work.steps < 1.25 * (sum(lengths) / 16) + 40
+    assert work.idle < 0.25 * waiting_for_the_slowest
+    assert work.idle < 0.15 * work.decoded
+    assert work.steps < 1.25 * (sum(lengths) / 16) + 40
 
 
 def test_more_prompt_tokens_than_one_pass_should_have_enter_with_several(monkeypatch):
@@ -105,7 +86,7 @@ def test_more_prompt_tokens_than_one_pass_should_have_enter_with_several(monkeyp
 
     monkeypatch.setattr(lesion.engines.transformers.prefixes, "prefill", prefill)
     monkeypatch.setattr(lesion.engines.transformers.engine, "TOKENS", 30)
-    assert_greedy(model, requests, ask(model, requests, batch_size=64))
+    assert_alone(model, requests, ask(model, requests, batch_size=64))
     assert max(seen) <= 30
 
 
@@ -120,12 +101,7 @@ def test_sampling_draws_by_the_items_own_noise_whoever_shares_its_batch(batch_si
         for index, decoding in enumerate(decodings)
     ]
     found = ask(model, requests, batch_size)
-    for request in requests:
-        said, how = found[request.key].token_ids, request.decoding
-        if how.temperature:
-            assert said == drawn(model, request.prompt, request.edit, how, guess=said)
-        else:
-            assert said == greedy(model, request.prompt, request.edit, how.max_new_tokens, guess=said)
+    assert_alone(model, requests, found)
     # An edit that changes nothing draws what the baseline draws.
     for item in range(2):
         for index in range(3):
@@ -205,7 +181,7 @@ def test_an_edit_that_breaks_the_numbers_breaks_no_other_row_nor_the_next_one_in
     found = ask(model, requests, batch_size=3)
     broken = [request for request in requests if request.edit == BROKEN]
     assert [found[request.key].answer.finish for request in broken] == ["nonfinite"] * len(broken)
-    assert_greedy(model, [request for request in requests if request.edit != BROKEN], found)
+    assert_alone(model, [request for request in requests if request.edit != BROKEN], found)
 
 
 def test_a_row_that_breaks_in_mid_answer_keeps_what_it_has_said(monkeypatch):
@@ -224,7 +200,7 @@ def test_a_row_that_breaks_in_mid_answer_keeps_what_it_has_said(monkeypatch):
     assert (found["it"].answer.text, found["it"].answer.finish) == (model.tokenizer.decode(said[:3]), "nonfinite")
     finite = [request for request in others if found[request.key].answer.finish != "nonfinite"]
     assert len(finite) > 5
-    assert_greedy(model, finite, found)
+    assert_alone(model, finite, found)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
@@ -238,7 +214,7 @@ def test_a_network_that_is_broken_altogether_is_reported_for_every_request(numbe
 def test_the_same_question_twice_is_answered_twice_and_the_same():
     model, text = tiny.model("llama"), (5, 6, 7)
     requests = [Request(f"{edit} {time}", text, edit, Decoding(8)) for edit in EDITS for time in range(3)]
-    assert_greedy(model, requests, ask(model, requests, batch_size=5))
+    assert_alone(model, requests, ask(model, requests, batch_size=5))
 
 
 def test_an_empty_prompt_a_place_that_is_not_there_and_a_batch_of_none_are_refused():
@@ -268,7 +244,7 @@ def test_a_padding_token_that_the_network_has_no_embedding_for_is_not_used():
     model.tokenizer.add_special_tokens({"pad_token": "<pad>"})
     assert model.tokenizer.pad_token_id >= model.network.get_input_embeddings().num_embeddings
     requests = questions(prompts(5))
-    assert_greedy(model, requests, ask(model, requests))
+    assert_alone(model, requests, ask(model, requests))
 
 
 @pytest.mark.same_bits("one text twice, the same weights")
@@ -287,7 +263,7 @@ def test_between_two_responses_the_model_is_unedited_and_may_be_used_by_another_
             found["second " + one.key] = one
     found |= {"second " + response.key: response for response in other}
     for name, requests in (("first", first[:-1]), ("second", second)):
-        assert_greedy(model, requests, {request.key: found[f"{name} {request.key}"] for request in requests})
+        assert_alone(model, requests, {request.key: found[f"{name} {request.key}"] for request in requests})
 
 
 def test_an_engine_that_is_left_in_the_middle_leaves_no_hook_behind():

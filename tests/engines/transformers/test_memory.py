@@ -6,8 +6,8 @@ import torch
 import lesion.engines.transformers.batch
 import lesion.engines.transformers.engine
 import tiny
-from alone import EDITS, drawn, greedy, prompts
-from lesion.engines.engine import Decoding, Request
+from alone import answered, assert_alone, prompts, questions
+from lesion.engines.engine import Decoding
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.memory import ran_out, rows_that_fit
 from lesion.errors import LesionError
@@ -24,15 +24,6 @@ def model():
     return tiny.model("llama")
 
 
-GREEDY = Decoding(9)
-
-
-def questions(decoding: Decoding = GREEDY) -> list[Request]:
-    return [
-        Request(f"{item} under {edit}", text, edit, decoding) for item, text in enumerate(prompts(3)) for edit in EDITS
-    ]
-
-
 def limit_rows(model, most: int, error: Exception, only_steps: bool = False) -> None:
     """A device on which a pass of more than `most` rows fails."""
 
@@ -47,23 +38,17 @@ def limit_rows(model, most: int, error: Exception, only_steps: bool = False) -> 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError(CPU)], ids=["gpu", "cpu"])
 @pytest.mark.parametrize("only_steps", [True, False], ids=["in steps", "anywhere"])
 def test_memory_that_suffices_for_three_rows_gives_the_same_answers_each_once(model, error, only_steps):
-    requests = questions()
+    requests = questions(prompts(3), limit=9)
     limit_rows(model, 3, error, only_steps)
-    engine = TransformersEngine(model, batch_size=14)
-    found = list(engine.answer(requests))
-    assert sorted(response.key for response in found) == sorted(request.key for request in requests)
-    asked = {request.key: request for request in requests}
-    for response in found:
-        request, said = asked[response.key], response.token_ids
-        assert said == greedy(model, request.prompt, request.edit, 9, guess=said), request.key
-    assert engine.work.batch_size == 3
+    found, work = answered(model, requests, 14)
+    assert_alone(model, requests, found)
+    assert work.batch_size == 3
 
 
 @pytest.mark.parametrize("fails", [1, 2, 3])
 def test_memory_that_runs_out_while_tokens_are_drawn_repeats_no_answer(model, monkeypatch, fails):
     # Drawing happens after the new rows have taken their slots.
-    decoding = Decoding(6, temperature=1.0)
-    requests = questions(decoding)
+    requests = questions(prompts(3), decoding=Decoding(6, temperature=1.0))
     whole, calls = lesion.engines.transformers.batch.sample, []
 
     def sample(*args):
@@ -73,21 +58,16 @@ def test_memory_that_runs_out_while_tokens_are_drawn_repeats_no_answer(model, mo
         return whole(*args)
 
     monkeypatch.setattr(lesion.engines.transformers.batch, "sample", sample)
-    engine = TransformersEngine(model, batch_size=8)
-    found = list(engine.answer(requests))
-    assert sorted(response.key for response in found) == sorted(request.key for request in requests)
-    asked = {request.key: request for request in requests}
-    for response in found:
-        request, said = asked[response.key], response.token_ids
-        assert said == drawn(model, request.prompt, request.edit, decoding, guess=said), request.key
-    assert engine.work.batch_size == 4
+    found, work = answered(model, requests)
+    assert_alone(model, requests, found)
+    assert work.batch_size == 4
 
 
 def test_memory_that_does_not_suffice_for_one_row_is_an_error_that_says_what_to_do(model):
     limit_rows(model, 0, torch.OutOfMemoryError("CUDA out of memory"))
     engine = TransformersEngine(model, batch_size=5)
     with pytest.raises(LesionError, match=r"Memory does not suffice .* tiny:llama; use --dtype bfloat16"):
-        list(engine.answer(questions()))
+        list(engine.answer(questions(prompts(3))))
     assert engine.work.batch_size == 1
 
 
@@ -95,7 +75,7 @@ def test_another_failure_is_not_taken_for_want_of_memory(model):
     limit_rows(model, 0, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     engine = TransformersEngine(model, batch_size=5)
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        list(engine.answer(questions()))
+        list(engine.answer(questions(prompts(3))))
     assert engine.work.batch_size == 5
 
 

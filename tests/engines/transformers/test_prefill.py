@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 import tiny
-from alone import EDITS, forward, prompts
+from alone import EDITS, assert_close, assert_each_row_is_as_alone, forward, prompts
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, parts
 from lesion.edits.gates import gated
@@ -18,26 +17,6 @@ unlike = pytest.mark.parametrize("family", tiny.UNLIKE)
 def run(model, texts, edits, kept: int = 1) -> Prefilled:
     with gated(model) as gates, torch.inference_mode():
         return prefill(model, gates, texts, tabulate(edits, model.anatomy), padding=0, kept=kept)
-
-
-def assert_close(one: Tensor, other: Tensor, about: object) -> None:
-    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=lambda text: f"{about}: {text}")
-
-
-def assert_each_row_is_as_alone(model, found: Prefilled, texts, edits) -> None:
-    """Logits, keys, values and mask of every row against one plain pass of its own."""
-    width = max(map(len, texts))
-    assert len(found.keys) == len(found.values) == len(found.sources) == len(model.anatomy.blocks)
-    for row, (text, edit) in enumerate(zip(texts, edits, strict=True)):
-        logits, keys, values = forward(model, text, edit)
-        kept = min(found.logits.shape[1], len(text))
-        about = f"row {row}, {len(text)} tokens under {edit}"
-        assert_close(found.logits[row, -kept:], logits[-kept:], about)
-        assert found.mask[row].tolist() == [False] * (width - len(text)) + [True] * len(text)
-        for layer, source in enumerate(found.sources):
-            stored = int(source[row])
-            assert_close(found.keys[layer][stored][:, width - len(text) :], keys[layer], about)
-            assert_close(found.values[layer][stored][:, width - len(text) :], values[layer], about)
 
 
 def rows_per_block(model, texts, edits) -> tuple[list[int], Prefilled]:

@@ -4,11 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 import lesion.engines.transformers.prefix_cache
 import tiny
-from alone import EDITS, forward, prompts
+from alone import EDITS, assert_close, assert_each_row_is_as_alone, forward, prompts
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
 from lesion.edits.gates import gated
 from lesion.edits.table import tabulate
@@ -22,29 +21,12 @@ def past(model, text, edits) -> Past:
     """One text under many edits."""
     with gated(model) as gates, torch.inference_mode():
         found = prefill(model, gates, [text] * len(edits), tabulate(edits, model.anatomy), padding=0)
-    return Past(found.keys, found.values, found.sources, len(text))
+    return Past(found.kept, len(text))
 
 
 def run(model, texts, edits, begun, **options) -> Prefilled:
     with gated(model) as gates, torch.inference_mode():
         return prefill(model, gates, texts, tabulate(edits, model.anatomy), padding=0, begun=begun, **options)
-
-
-def assert_close(one: Tensor, other: Tensor, about: object) -> None:
-    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=lambda text: f"{about}: {text}")
-
-
-def assert_each_row_is_as_alone(model, found: Prefilled, texts, edits) -> None:
-    width = found.mask.shape[1]
-    for row, (text, edit) in enumerate(zip(texts, edits, strict=True)):
-        logits, keys, values = forward(model, text, edit)
-        about = f"row {row}, {len(text)} tokens under {edit}"
-        assert_close(found.logits[row, -1], logits[-1], about)
-        assert found.mask[row].tolist() == [False] * (width - len(text)) + [True] * len(text)
-        for layer, source in enumerate(found.sources):
-            stored = int(source[row])
-            assert_close(found.keys[layer][stored][:, width - len(text) :], keys[layer], about)
-            assert_close(found.values[layer][stored][:, width - len(text) :], values[layer], about)
 
 
 @families
@@ -143,9 +125,6 @@ def test_columns_are_copied_as_a_loop_over_rows_and_columns_would(large, data):
 
 
 def test_what_is_known_of_a_prompt_is_known_for_all_of_its_rows():
-    one, other = (
-        Past([], [], [torch.zeros(1, dtype=torch.long)], 5),
-        Past([], [], [torch.zeros(1, dtype=torch.long)], 7),
-    )
+    one, other = Past([], 5), Past([], 7)
     rows = [Begun(one, 0), Begun(other, 0), None, Begun(other, 0)]
     assert known([0, 0, 1, 2], rows, 3) == [5, 0, 7]

@@ -12,7 +12,7 @@ import torch
 from replaced import some_heads, some_reference
 
 import tiny
-from alone import EDITS, SLIDING, assert_alone, prompts, sliding
+from alone import EDITS, SLIDING, assert_alone, prompts, questions, sliding
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, Truncate
 from lesion.edits.gates import _Place
 from lesion.edits.replace import Replace
@@ -32,10 +32,6 @@ def ask(model, requests, batch_size=8, recorder=anew):
     found = {response.key: response for response in engine.answer(requests)}
     assert found.keys() == {request.key for request in requests}
     return found
-
-
-def questions(texts, edits=EDITS, limit=10):
-    return [Request(f"{i} under {edit}", text, edit, Decoding(limit)) for i, text in enumerate(texts) for edit in edits]
 
 
 @pytest.mark.parametrize("family", tiny.BUILDS)

@@ -1,16 +1,14 @@
 """Rows whose contributions are replaced say token for token what each says alone: batched, padded, cached, drafted."""
 
 import pytest
-import torch
 from replaced import some_reference
 
-import lesion.engines.transformers.prefixes
 import tiny
-from alone import forward, greedy, prompts
-from batches import LIMIT, answered, questions
+from alone import answered, assert_alone, assert_scored_alone, prompts, questions
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock
 from lesion.edits.reference import Reference
 from lesion.edits.replace import Replace
+from lesion.edits.units import ScaleHead
 from lesion.engines.engine import Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import UsageError
@@ -32,48 +30,36 @@ def edits_of(reference: Reference) -> list[Edit]:
     ]
 
 
-def assert_greedy(model, requests, found) -> None:
-    for request in requests:
-        said = found[request.key].token_ids
-        assert said == greedy(model, request.prompt, request.edit, LIMIT, guess=said), request.key
-
-
 @pytest.mark.parametrize("family", tiny.UNLIKE)
 def test_a_mixed_batch_with_left_padding_and_drafts_says_what_each_row_says_alone(family):
     model = tiny.model(family)
-    requests = questions(prompts(2, longest=20), edits_of(some_reference(model, seed=1)))
+    requests = questions(prompts(2, longest=20), edits_of(some_reference(model, seed=1)), 6)
     found, work = answered(model, requests)
-    assert_greedy(model, requests, found)
+    assert_alone(model, requests, found)
     assert work.drafted > 0
     # The edits do something: not all rows of a prompt say the same.
     assert len({found[request.key].token_ids for request in requests}) > len(requests) // 3
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "gpt2", "opt"])
-def test_behind_a_shared_prefix_too(monkeypatch, family):
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
+def test_behind_a_shared_prefix_too(worth_it, family):
     model = tiny.model(family)
     begin = prompts(1, longest=60, shortest=60, seed=11)[0]
     texts = [(*begin, *rest) for rest in prompts(4, longest=9, seed=13)]
-    requests = questions(texts, edits_of(some_reference(model))[:6])
+    edits = [*edits_of(some_reference(model))[:6], ScaleHead(0, 3), ScaleHead(1, 0, 1.5), ScaleHead(2, 2)]
+    requests = questions(texts, edits, 6)
     found, work = answered(model, requests)
-    assert_greedy(model, requests, found)
+    assert_alone(model, requests, found)
     # Alone, the tokens of the prefix would be computed for every prompt.
-    assert work.prompt < sum(len(text) for text in texts) * 6
+    assert work.prompt < sum(len(text) for text in texts) * len(edits)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neox"])
 def test_choices_are_scored_as_alone(family):
     model = tiny.model(family)
-    choices = ((4, 8), (12, 33, 7))
-    (prompt,) = prompts(1, longest=9, shortest=9)
-    requests = [Request(str(edit), prompt, edit, choices=choices) for edit in edits_of(some_reference(model))]
-    found, _ = answered(model, requests)
-    for request in requests:
-        for choice, score in zip(choices, found[request.key].answer.scores, strict=True):
-            log = forward(model, (*prompt, *choice), request.edit)[0].double().log_softmax(-1)[len(prompt) - 1 : -1]
-            assert score == pytest.approx(float(log[torch.arange(len(choice)), list(choice)].sum()), abs=2e-4)
+    edits = [*edits_of(some_reference(model)), ScaleHead(0, 3), Compose((ScaleBlock(0), ScaleHead(1, 1)))]
+    requests = questions(prompts(1, longest=9, shortest=9), edits, choices=((4, 8), (12, 33, 7)))
+    assert_scored_alone(model, requests, answered(model, requests)[0])
 
 
 def test_contributions_of_another_model_are_refused_before_anything_is_answered():

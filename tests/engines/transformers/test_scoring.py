@@ -8,8 +8,8 @@ import torch
 
 import lesion.engines.transformers.prefixes
 import tiny
-from alone import EDITS, forward, prompts
-from lesion.edits.edit import BASELINE, Edit, ScaleBlock
+from alone import EDITS, answered, assert_scored_alone, forward, log_probability, prompts
+from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Request, Response
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
@@ -18,20 +18,8 @@ from lesion.models.load import Model
 CHOICES = ((7, 8, 9), (30,), (12, 11), (40, 41, 42, 43, 44))
 
 
-def log_probability(model: Model, prompt, choice, edit: Edit = BASELINE) -> float:
-    """The sum in float64, token after token, from one plain pass over prompt and choice."""
-    logits = forward(model, (*prompt, *choice), edit)[0].double()
-    total = 0.0
-    for index, token in enumerate(choice):
-        before = logits[len(prompt) + index - 1]
-        total += float(before[token]) - float(before.logsumexp(0))
-    return total
-
-
 def ask(model: Model, requests, batch_size: int = 16) -> dict[str, Response]:
-    found = {r.key: r for r in TransformersEngine(model, batch_size).answer(requests)}
-    assert found.keys() == {request.key for request in requests}
-    return found
+    return answered(model, requests, batch_size)[0]
 
 
 def questions(edits=EDITS, count: int = 3) -> list[Request]:
@@ -47,11 +35,10 @@ def questions(edits=EDITS, count: int = 3) -> list[Request]:
 def test_scores_are_the_float64_log_probabilities_of_a_plain_pass_under_every_edit(family):
     model, requests = tiny.model(family), questions()
     found = ask(model, requests)
+    assert_scored_alone(model, requests, found)
     for request in requests:
-        expected = [log_probability(model, request.prompt, choice, request.edit) for choice in request.choices]
         answer = found[request.key].answer
-        assert answer.scores == pytest.approx(expected, abs=2e-4), request.key
-        best = request.choices[max(range(len(expected)), key=expected.__getitem__)]
+        best = request.choices[max(range(len(answer.scores)), key=answer.scores.__getitem__)]
         assert answer.text == model.tokenizer.decode(best).strip()
         assert found[request.key].token_ids == best
         assert (answer.tokens, answer.finish) == (0, "stop")
@@ -82,23 +69,6 @@ def test_among_equally_likely_choices_the_first_is_the_answer():
     assert answer.text == model.tokenizer.decode((20,))
 
 
-def test_choices_that_share_a_prompt_are_a_distribution_when_they_are_all_tokens():
-    model = tiny.model("qwen2")
-    request = Request("all", (5, 6, 7, 8), ScaleBlock(1, 0.5), choices=tuple((token,) for token in range(64)))
-    scores = ask(model, [request])["all"].answer.scores
-    assert math.fsum(map(math.exp, scores)) == pytest.approx(1, abs=1e-6)
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma3", "opt"])
-def test_who_shares_the_batch_changes_nothing_but_rounding(family):
-    model, requests = tiny.model(family), questions()
-    together = ask(model, requests, batch_size=256)
-    for request in requests:
-        alone = ask(model, [request], batch_size=1)[request.key].answer
-        assert together[request.key].answer.scores == pytest.approx(alone.scores, abs=2e-4)
-        assert together[request.key].answer.text == alone.text
-
-
 def test_choosing_and_generating_may_be_asked_in_one_call():
     model = tiny.model("llama")
     mixed = [*questions(count=1), Request("free", (5, 6, 7))]
@@ -111,12 +81,9 @@ def test_an_edit_that_breaks_the_numbers_is_reported_and_the_others_are_scored()
     model = tiny.model("llama")
     requests = questions(edits=(BASELINE, ScaleBlock(1, 1e38), ScaleBlock(1)))
     found = ask(model, requests)
-    for request in requests:
-        broken = request.edit == ScaleBlock(1, 1e38)
-        assert (found[request.key].answer.finish == "nonfinite") == broken
-        if not broken:
-            expected = [log_probability(model, request.prompt, choice, request.edit) for choice in request.choices]
-            assert found[request.key].answer.scores == pytest.approx(expected, abs=2e-4)
+    broken = [request for request in requests if request.edit == ScaleBlock(1, 1e38)]
+    assert {key for key, each in found.items() if each.answer.finish == "nonfinite"} == {each.key for each in broken}
+    assert_scored_alone(model, [request for request in requests if request not in broken], found)
 
 
 def test_in_bfloat16_scores_are_those_of_the_bfloat16_network_summed_in_float64():

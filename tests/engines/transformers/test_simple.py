@@ -10,13 +10,12 @@ from replaced import some_reference
 from transformers import GenerationConfig
 
 import tiny
-from alone import prompts
+from alone import assert_alone, prompts
 from lesion.activations.hidden_states import hidden_states
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Edit, ScaleAttention, ScaleBlock, Truncate
 from lesion.edits.replace import Replace
 from lesion.engines.engine import Decoding, Request, Response
-from lesion.engines.sampling import noise_key, sample
 from lesion.engines.transformers.engine import TransformersEngine, refuse_simple, refuse_unloaded, way_of
 from lesion.engines.transformers.growing import Growth
 from lesion.engines.transformers.ways import Kind, Way
@@ -116,15 +115,6 @@ def test_a_sweep_says_what_plain_generate_says_to_each_prompt_alone(model):
         with scaled(model, request.edit):
             assert said[request.key].token_ids == greedy(model.network, request.prompt), request.key
     assert len({response.token_ids for response in said.values()}) > 3
-
-
-@pytest.mark.parametrize(("kind", "size"), [("mamba", 3), ("falcon_mamba", 1), ("llama4_text", 1), ("rwkv", 1)])
-def test_a_block_times_zero_is_a_block_whose_weights_are_zero(kind, size):
-    model = kept(kind)
-    said = answers(model, requests := sweep((ScaleBlock(1),)), size)
-    with zeroed(model.anatomy.blocks[1].module.parameters()):
-        for request in requests:
-            assert said[request.key].token_ids == greedy(model.network, request.prompt), request.key
 
 
 @pytest.mark.parametrize("kind", ["mamba", "deepseek_v32", "gemma4_text", "llama4_text"])
@@ -248,14 +238,8 @@ def test_what_replaces_a_block_of_reformer_is_what_it_is_in_the_whole_text():
     model = kept("reformer")
     reference = some_reference(model, seed=1, width=64)  # of two streams
     for kind in ("mean", "position"):
-        (said,) = answers(
-            model, [Request("", TEXTS[0], edit := Replace("1", kind, reference), Decoding(LIMIT))]
-        ).values()
-        text = list(TEXTS[0])
-        with applied(model, edit):
-            for token in said.token_ids:
-                assert token == int(model.network(torch.tensor([text]), use_cache=False).logits[0, -1].argmax())
-                text.append(token)
+        requests = [Request("", TEXTS[0], Replace("1", kind, reference), Decoding(LIMIT))]
+        assert_alone(model, requests, answers(model, requests))
 
 
 @pytest.mark.parametrize(("kind", "count"), [("cpmant", 4), ("xlm", 1)])
@@ -280,11 +264,11 @@ def test_a_position_that_a_state_does_not_tell_is_not_guessed():
 def test_after_a_sweep_the_model_says_what_it_said_before(kind):
     model = kept(kind)
     before, settings = [greedy(model.network, text) for text in TEXTS], model.network.generation_config
-    weights = {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
+    weights = tiny.bits(model.network)
     answers(model, sweep())
     assert [greedy(model.network, text) for text in TEXTS] == before
     assert model.network.generation_config is settings
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.network.state_dict().items())
+    assert tiny.same_bits(model.network, weights)
 
 
 @torch.inference_mode()
@@ -328,16 +312,8 @@ def test_the_state_of_a_token_is_all_of_its_streams(kind, before):
 def test_drawn_tokens_are_those_of_the_items_own_noise(kind):
     model = kept(kind)
     decoding = Decoding(LIMIT, temperature=1.3, seed=5)
-    drawn = answers(model, [Request(str(text), text, ScaleBlock(1), decoding) for text in TEXTS])
-    settings = torch.tensor([1.3], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64)
-    for text in TEXTS:
-        said: list[int] = []
-        key = torch.tensor([noise_key(5, text)])
-        while len(said) < LIMIT and 2 not in said:
-            with scaled(model, ScaleBlock(1)):
-                logits = model.network(input_ids=torch.tensor([[*text, *said]]), use_cache=False).logits[:, -1]
-            said.append(int(sample(logits, *settings, key, torch.tensor([len(said)]))))
-        assert drawn[str(text)].token_ids == tuple(said)
+    requests = [Request(str(text), text, ScaleBlock(1), decoding) for text in TEXTS]
+    assert_alone(model, requests, answers(model, requests))
 
 
 def test_an_answer_ends_with_the_context():

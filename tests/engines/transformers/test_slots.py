@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from transformers import LlamaConfig
+from transformers.cache_utils import DynamicLayer
 
 from lesion.engines.transformers.slots import GROWTH, Slots
 
@@ -46,16 +47,17 @@ def insert(slots: Slots, naive: Naive, places: list[int], lengths: list[int], un
     prompts = [naive.tokens(length) for length in lengths]
     width = max(lengths)
     mask = torch.zeros(len(places), width, dtype=torch.bool)
-    keys = [torch.full((len(places), HEADS, width, SIZE), 7e7, dtype=torch.float64) for _ in range(LAYERS)]
-    values = [key.clone() for key in keys]
+    layers = [DynamicLayer() for _ in range(LAYERS)]
+    for layer in layers:
+        layer.keys, layer.values = torch.full((2, len(places), HEADS, width, SIZE), 7e7, dtype=torch.float64)
     for row, prompt in enumerate(prompts):
         mask[row, width - len(prompt) :] = True
-        for layer in range(LAYERS):
-            at = len(places) - 1 - row
-            keys[layer][at, :, width - len(prompt) :], values[layer][at, :, width - len(prompt) :] = made(prompt, layer)
-    sources = [torch.arange(len(places)).flip(0)] * LAYERS
+        for number, layer in enumerate(layers):
+            own = len(places) - 1 - row, slice(None), slice(width - len(prompt), None)
+            layer.keys[own], layer.values[own] = made(prompt, number)
+    kept = [(layer, torch.arange(len(places)).flip(0)) for layer in layers]
     drop = unread or [0] * len(places)
-    slots.insert(keys, values, sources, mask, torch.tensor(places), None if unread is None else torch.tensor(unread))
+    slots.insert(kept, mask, torch.tensor(places), None if unread is None else torch.tensor(unread))
     naive.rows += [None] * (max(places) + 1 - len(naive.rows))
     for place, prompt, dropped in zip(places, prompts, drop, strict=True):
         naive.rows[place] = prompt[: len(prompt) - dropped]
@@ -99,7 +101,7 @@ def vacate(slots: Slots, naive: Naive, left: list[int]) -> None:
     """Rows leave, broken: nothing of what they have written may reach whoever comes after them."""
     for layer in slots.layers:
         for tensor in (layer.keys, layer.values):
-            tensor[left, :, slots.window.start : slots.window.end] = float("nan")
+            tensor[left, :, slots.start : slots.end] = float("nan")
     for slot in left:
         naive.rows[slot] = None
     slots.vacate(torch.tensor(left), torch.tensor(naive.live, dtype=torch.long))

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import tiny
-from alone import assert_alone, greedy, prompts
-from lesion.edits.apply import applied
+from alone import answered, assert_alone, assert_scored_alone, greedy, prompts
 from lesion.edits.edit import BASELINE, ScaleAttention, ScaleBlock, ScaleMlp, Truncate
 from lesion.edits.gates import gated
 from lesion.edits.table import tabulate
@@ -19,7 +18,7 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import prefixes
 from lesion.engines.transformers.engine import TransformersEngine, way_of
 from lesion.engines.transformers.recorded import masks_of
-from lesion.engines.transformers.states import StateRows
+from lesion.engines.transformers.states import StateRows, has_keys, has_states
 from lesion.engines.transformers.static_slots import Masks
 from lesion.engines.transformers.ways import Kind
 from lesion.models.load import Model, wrap
@@ -53,13 +52,6 @@ def model(request) -> Model:
     return made(request.param)
 
 
-@pytest.fixture
-def free_prefixes(monkeypatch):
-    """Whatever two prompts begin with is computed once, also where that costs as much as it spares."""
-    monkeypatch.setattr(prefixes, "cost_of_edit", lambda model: 0)
-    monkeypatch.setattr(prefixes, "APART_ON_CPU", 0)
-
-
 def requests(texts, edits=None, limit=9) -> list[Request]:
     edits = edits or (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(3))
     return [
@@ -67,30 +59,24 @@ def requests(texts, edits=None, limit=9) -> list[Request]:
     ]
 
 
-def answers(engine, asked):
-    found = {response.key: response for response in engine.answer(asked)}
-    assert found.keys() == {request.key for request in asked}
-    return found
-
-
 def test_rows_of_all_lengths_leave_and_enter_under_their_own_edits(model):
     assert (way_of(model).kind, way_of(model).states, way_of(model).resumes) == (Kind.FAST, *KINDS[model.name])
     asked = requests([*prompts(5, longest=30), prompts(1, 70, seed=2, shortest=70)[0]])
     asked += [replace(each, key=f"{each.key} drawn", decoding=Decoding(6, temperature=1.2)) for each in asked[::5]]
-    engine = TransformersEngine(model, 6)
-    assert_alone(model, asked, answers(engine, asked))
+    found, work = answered(model, asked, 6)
+    assert_alone(model, asked, found)
     # A state cannot give a token back, and Gemma's last blocks would run on all of a draft.
-    assert (engine.work.drafted == 0) is (model.name != "llama4_text")
+    assert (work.drafted == 0) is (model.name != "llama4_text")
 
 
-def test_the_states_of_what_prompts_begin_with_are_computed_once_for_each_edit(model, free_prefixes):
+def test_the_states_of_what_prompts_begin_with_are_computed_once_for_each_edit(model, worth_it):
     (head,) = prompts(1, longest=40, shortest=40)
     tails = prompts(6, longest=6, seed=3, shortest=2)
     asked = requests([head + tail for tail in tails])
-    engine = TransformersEngine(model, 8)
-    assert_alone(model, asked, answers(engine, asked))
+    found, work = answered(model, asked)
+    assert_alone(model, asked, found)
     whole = sum(len(each.prompt) for each in asked[:: len(asked) // len(tails)])
-    assert (engine.work.prompt - engine.work.drafted < whole) is KINDS[model.name][1]
+    assert (work.prompt - work.drafted < whole) is KINDS[model.name][1]
 
 
 @pytest.mark.parametrize("kind", ["mamba2", "jamba", "zamba"])
@@ -101,7 +87,7 @@ def test_half_precision_goes_the_way_of_float32(kind):
 
 
 @pytest.mark.parametrize("kind", ["mamba2", "qwen3_next", "lfm2"])
-def test_states_count_as_the_memory_that_they_take(kind, free_prefixes):
+def test_states_count_as_the_memory_that_they_take(kind, worth_it):
     model = made(kind)
     (head,) = prompts(1, longest=40, shortest=40)
     asked = requests([head + tail for tail in prompts(3, longest=6, seed=3)], [BASELINE])
@@ -112,23 +98,16 @@ def test_states_count_as_the_memory_that_they_take(kind, free_prefixes):
             model, gates, tabulate([BASELINE], model.anatomy), 0, engine.work, entries, way_of(model)
         )
         (begun, *_) = own.begun([own.of(*entry) for entry in entries], [0] * len(entries))
-    kept = [tensor for layer, _ in begun.past.states for tensor in layer.tensors]
-    kept += [*begun.past.keys, *begun.past.values]
+    layers = [layer for layer, _ in begun.past.kept]
+    kept = [tensor for layer in filter(has_states, layers) for tensor in layer.tensors]
+    kept += [tensor for layer in filter(has_keys, layers) for tensor in (layer.keys, layer.values)]
     assert begun.past.size == sum(tensor.nbytes for tensor in kept) > 0
 
 
 def test_options_of_several_lengths_are_scored_as_in_a_pass_of_their_own(model):
     options = ((7,), (8, 9), (8, 10, 11))
     asked = [replace(each, choices=options) for each in requests(prompts(4, longest=20, seed=4))]
-    found = answers(TransformersEngine(model, 6), asked)
-    for request in asked:
-        expected = []
-        with torch.inference_mode(), applied(model, request.edit):
-            for option in options:
-                logits = model.network(torch.tensor([[*request.prompt, *option[:-1]]]), use_cache=False).logits[0]
-                rows = logits[-len(option) :].double().log_softmax(-1)
-                expected.append(float(rows[range(len(option)), list(option)].sum()))
-        assert found[request.key].answer.scores == pytest.approx(expected, abs=1e-4)
+    assert_scored_alone(model, asked, answered(model, asked, 6)[0])
 
 
 @pytest.mark.parametrize("recorder", [anew, Recorder()])
@@ -139,7 +118,7 @@ def test_steps_over_states_are_recorded_and_replayed(kind, recorder):
     assert isinstance(masks_of(model), Masks)
     asked = requests(prompts(6, longest=20, seed=5), (BASELINE, ScaleBlock(0), ScaleBlock(3, 0.5)), limit=14)
     engine = TransformersEngine(model, 5, recorder)
-    assert_alone(model, asked, answers(engine, asked))
+    assert_alone(model, asked, {response.key: response for response in engine.answer(asked)})
     assert (engine.work.replayed > 20) is (recorder is not anew)
 
 
@@ -154,7 +133,7 @@ def test_parts_of_blocks_and_rows_of_one_prompt():
     model, (text,) = made("granitemoehybrid"), prompts(1, longest=15, shortest=15)
     edits = [ScaleAttention(2, 0.5), ScaleMlp(0), ScaleMlp(3, 0.5), ScaleAttention(1), ScaleBlock(2, 0.3)]
     asked = requests([text], edits)
-    assert_alone(model, asked, answers(TransformersEngine(model, 8), asked))
+    assert_alone(model, asked, answered(model, asked, 8)[0])
 
 
 def test_a_matrix_whose_module_nothing_runs_is_edited_in_its_weights():
@@ -166,7 +145,7 @@ def test_a_matrix_whose_module_nothing_runs_is_edited_in_its_weights():
         ScaleMatrix(0, "attention.dt_proj", -2.0): weight * -2,
         Truncate("0.attention.dt_proj", 0.25): left[:, :1] * values[:1] @ right[:1],
     }
-    said = answers(TransformersEngine(model, 8), requests([text], [BASELINE, *by_hand]))
+    said, _ = answered(model, requests([text], [BASELINE, *by_hand]), 8)
     before = weight.clone()
     for edit, edited in by_hand.items():
         weight.copy_(edited)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tiny
-from alone import greedy, prompts
+from alone import answered, assert_alone, assert_scored_alone, prompts, questions
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleMlp, Truncate
 from lesion.edits.gates import gated
@@ -38,27 +38,17 @@ def test_rows_that_truncate_say_token_for_token_what_the_edited_weights_say(fami
         Request(f"{index}", PROMPTS[index % 2], edit, Decoding(max_new_tokens=6))
         for index, edit in enumerate(edits)
     ]
-    before = {name: value.clone() for name, value in model.network.state_dict().items()}
-    said = {response.key: response.token_ids for response in TransformersEngine(model, 32).answer(requests)}
-    for request in requests:
-        answer = said[request.key]
-        assert answer == greedy(model, request.prompt, request.edit, 6, guess=answer), str(request.edit)
-    assert all(torch.equal(value, before[name]) for name, value in model.network.state_dict().items())
+    before = tiny.bits(model.network)
+    assert_alone(model, requests, answered(model, requests, 32)[0])
+    assert tiny.same_bits(model.network, before)
 
 
 @unlike
 def test_choices_are_scored_under_truncations_as_with_edited_weights(family):
     model = tiny.model(family)
-    choices = ((4, 8), (12, 33, 7))
     edits = edits_of(model.anatomy)[::2]  # of three for each matrix, one or two; in all each keep and side many times
-    requests = [Request(str(index), PROMPTS[0], edit, choices=choices) for index, edit in enumerate(edits)]
-    found = {response.key: response.answer.scores for response in TransformersEngine(model).answer(requests)}
-    for request in requests:
-        with applied(model, request.edit), torch.no_grad():
-            for choice, score in zip(choices, found[request.key], strict=True):
-                logits = model.network(torch.tensor([[*request.prompt, *choice]]), use_cache=False).logits[0].double()
-                log = logits.log_softmax(-1)[len(request.prompt) - 1 : -1]
-                assert score == pytest.approx(float(log[torch.arange(len(choice)), list(choice)].sum()), abs=2e-4)
+    requests = questions([PROMPTS[0]], edits, choices=((4, 8), (12, 33, 7)))
+    assert_scored_alone(model, requests, answered(model, requests, 64)[0])
 
 
 def test_keeping_everything_is_the_baseline_to_the_bit():
@@ -79,8 +69,6 @@ def test_experts_are_truncated_in_the_weights_and_a_batch_of_them_is_refused():
     model = tiny.model("mixtral")
     expert = next(m for m in model.anatomy.matrices.values() if m.storage.expert is not None)
     assert not maskable(expert)
-    from lesion.edits.gates import gated
-
     with gated(model) as gates, pytest.raises(UsageError, match="cannot truncate"):
         gates.assign([Truncate(expert.address, 0.5)])
 
@@ -120,17 +108,10 @@ def test_thin_factors_are_made_once_for_all_rounds_of_questions_and_anew_for_oth
 def test_the_head_is_truncated_for_its_rows_alone_also_where_answers_begin_with_drafts(family):
     model = tiny.model(family)
     edits = [BASELINE, ScaleAttention(1), ScaleMlp(2, 1.1), Truncate("head", 0.3), Truncate("head", 0.5, "bottom")]
-    requests = [
-        Request(f"{number}|{edit}", prompt, edit, Decoding(16))
-        for number, prompt in enumerate(prompts(3, seed=1))
-        for edit in edits
-    ]
-    engine = TransformersEngine(model)
-    said = {response.key: response.token_ids for response in engine.answer(requests)}
-    assert engine.work.drafted
-    for request in requests:
-        answer = said[request.key]
-        assert answer == greedy(model, request.prompt, request.edit, 16, guess=answer), request.key
+    requests = questions(prompts(3, seed=1), edits, 16)
+    found, work = answered(model, requests, 64)
+    assert work.drafted
+    assert_alone(model, requests, found)
 
 
 def test_a_head_that_is_not_given_the_rows_that_truncate_it_is_an_error():

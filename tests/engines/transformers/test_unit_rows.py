@@ -5,15 +5,14 @@ import torch
 from headed import headed
 from united import experts, neurons, without_bias
 
-import lesion.engines.transformers.prefixes
 import tiny
-from alone import as_guessed, ends, forward, greedy, prompts
-from batches import LIMIT, answered, questions
+from alone import answered, as_guessed, assert_alone, ends, greedy, prompts, questions
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock
 from lesion.edits.text import parse
-from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
+from lesion.edits.units import ScaleExpert, ScaleHead, ScaleMatrix, ScaleNeuron
 from lesion.engines.engine import Request
 
+LIMIT = 6
 KNOWN = [family for family in tiny.LAYOUTS if family != "unknown"]
 HEADS = [(0, 0), (0, 3), (1, 1), (2, 2), (2, 3)]
 # In the first, a middle and the last block, some beginning at a removed one.
@@ -45,7 +44,7 @@ def naive(model, prompt, hooked, guess) -> tuple[int, ...]:
 def test_a_mixed_batch_with_left_padding_and_drafts_says_what_each_row_says_alone(family):
     model = tiny.model(family)
     texts = prompts(2, longest=20)
-    requests = questions(texts, EDITS)
+    requests = questions(texts, EDITS, LIMIT)
     found, work = answered(model, requests)
     for request in requests:
         said = found[request.key].token_ids
@@ -80,7 +79,7 @@ def test_neurons_experts_and_matrices_say_in_a_mixed_batch_what_plain_hooks_say(
     model = tiny.model(family)
     references = of_family(model.network, family)
     texts = prompts(2, longest=20)
-    requests = questions(texts, [BASELINE, ScaleBlock(1), *references])
+    requests = questions(texts, [BASELINE, ScaleBlock(1), *references], LIMIT)
     found, _ = answered(model, requests)
     for request in requests:
         said = found[request.key].token_ids
@@ -96,38 +95,8 @@ def test_matrices_of_experts_are_written_one_edit_after_another_beside_rows():
     model = tiny.model("mixtral")
     texts = prompts(2, longest=20)
     edits = [BASELINE, parse("1.mlp.expert1.up×0 + 0.mlp.expert.2×0"), parse("0.mlp.router×-2"), ScaleExpert(2, 1)]
-    found, _ = answered(model, questions(texts, edits))
-    for request in questions(texts, edits):
-        said = found[request.key].token_ids
-        assert said == greedy(model, request.prompt, request.edit, LIMIT, guess=said), request.key
-
-
-@pytest.mark.parametrize("family", ["llama", "opt"])
-def test_behind_a_shared_prefix_too(monkeypatch, family):
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
-    model = tiny.model(family)
-    begin = prompts(1, longest=60, shortest=60, seed=11)[0]
-    texts = [(*begin, *rest) for rest in prompts(4, longest=9, seed=13)]
-    requests = questions(texts, [*EDITS[:6], ScaleGroup(1, 0)])
-    found, work = answered(model, requests)
-    for request in requests:
-        said = found[request.key].token_ids
-        assert said == greedy(model, request.prompt, request.edit, LIMIT, guess=said), request.key
-    # Alone, the tokens of the prefix would be computed for every prompt.
-    assert work.prompt < sum(len(text) for text in texts) * 7
-
-
-def test_choices_are_scored_as_alone():
-    model = tiny.model("llama")
-    choices = ((4, 8), (12, 33, 7))
-    (prompt,) = prompts(1, longest=9, shortest=9)
-    requests = [Request(str(edit), prompt, edit, choices=choices) for edit in EDITS]
-    found, _ = answered(model, requests)
-    for request in requests:
-        for choice, score in zip(choices, found[request.key].answer.scores, strict=True):
-            log = forward(model, (*prompt, *choice), request.edit)[0].double().log_softmax(-1)[len(prompt) - 1 : -1]
-            assert score == pytest.approx(float(log[torch.arange(len(choice)), list(choice)].sum()), abs=2e-4)
+    requests = questions(texts, edits, LIMIT)
+    assert_alone(model, requests, answered(model, requests)[0])
 
 
 def test_rows_of_every_head_share_the_blocks_below_theirs():

@@ -18,11 +18,10 @@ from transformers import (
     XGLMForCausalLM,
 )
 
-import lesion.engines.transformers.prefixes
 import tiny
-from alone import greedy, prompts
+from alone import answered, assert_alone, greedy, prompts, questions
 from lesion.edits.edit import BASELINE, ScaleBlock
-from lesion.engines.engine import Decoding, Request
+from lesion.engines.engine import Decoding, Request, Work
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
 from lesion.models.load import Model, wrap
@@ -40,19 +39,12 @@ def mpt() -> Model:
     return wrap(MptForCausalLM(config).eval(), tiny.tokenizer(), "mpt")
 
 
-def assert_a_sweep_is_as_alone(model: Model, texts: Sequence[tuple[int, ...]]) -> TransformersEngine:
-    """Every edit says what it says alone; the engine that answered."""
-    requests = [
-        Request(f"{number} {edit}", text, edit, Decoding(8))
-        for number, text in enumerate(texts)
-        for edit in (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(2))
-    ]
-    engine = TransformersEngine(model)
-    found = {response.key: response for response in engine.answer(requests)}
-    for request in requests:
-        said = found[request.key].token_ids
-        assert said == greedy(model, request.prompt, request.edit, 8, guess=said), request.key
-    return engine
+def assert_a_sweep_is_as_alone(model: Model, texts: Sequence[tuple[int, ...]]) -> Work:
+    """Every edit says what it says alone; the work of it."""
+    requests = questions(texts, (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(2)), 8)
+    found, work = answered(model, requests, 64)
+    assert_alone(model, requests, found)
+    return work
 
 
 # One prompt, and as many as there are heads.
@@ -64,13 +56,11 @@ def test_linear_biases_of_heads_are_told_from_what_has_a_row_for_every_prompt(ma
 
 
 @pytest.mark.parametrize("made", [bloom, mpt])
-def test_linear_biases_reach_over_a_beginning_that_was_computed_before(made, monkeypatch):
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
+def test_linear_biases_reach_over_a_beginning_that_was_computed_before(made, worth_it):
     model = made()
     first = prompts(1, longest=40, shortest=40, seed=2)[0]
-    engine = assert_a_sweep_is_as_alone(model, [(*first, *prompt) for prompt in prompts(4)])
-    assert engine.work.prompt < 4 * 40 * 3
+    work = assert_a_sweep_is_as_alone(model, [(*first, *prompt) for prompt in prompts(4)])
+    assert work.prompt < 4 * 40 * 3
 
 
 def test_a_place_that_stands_empty_is_at_no_position_beyond_the_context():
@@ -93,11 +83,7 @@ def test_a_place_that_stands_empty_is_at_no_position_beyond_the_context():
     assert len(long) == 5
     requests = [Request(f"{text} {edit}", text, edit, Decoding(36)) for text in long for edit in edits]
     requests.append(Request("short", (7, 8, 9), BASELINE, Decoding(2)))
-    found = {response.key: response.token_ids for response in TransformersEngine(model, 6).answer(requests)}
-    for request in requests:
-        limit = request.decoding.max_new_tokens
-        said = found[request.key]
-        assert said == greedy(model, request.prompt, request.edit, limit, guess=said), request.key
+    assert_alone(model, requests, answered(model, requests, 6)[0])
 
 
 def test_of_two_rotary_embeddings_only_the_first_is_used():
@@ -148,9 +134,7 @@ def xglm() -> Model:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_an_attention_that_wants_a_mask_of_every_row_gets_one_also_of_a_single_prompt(count, monkeypatch):
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "COST", 30)
-    monkeypatch.setattr(lesion.engines.transformers.prefixes, "APART_ON_CPU", 0)
+def test_an_attention_that_wants_a_mask_of_every_row_gets_one_also_of_a_single_prompt(count, worth_it):
     model = xglm()
     first = prompts(1, longest=40, shortest=40, seed=2)[0]
     assert_a_sweep_is_as_alone(model, [(*first, *prompt) for prompt in prompts(count)])

@@ -45,16 +45,11 @@ def assert_agrees(model: Model, engine: VllmEngine) -> None:
     assert len({told[f"tokens {edit}"].answer.scores for edit in edits(model)}) == len(edits(model))
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral", "gemma3", "gpt2", "mixtral"])
+FURTHER = [pytest.param(family, marks=pytest.mark.slow) for family in ("qwen3", "gemma2", "phi3", "opt")]
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma3", "gpt2", "mixtral", *FURTHER])
 def test_edits_of_a_family(family):
-    model = small(family)
-    with VllmEngine(model, 16, in_process=True) as engine:
-        assert_agrees(model, engine)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["qwen3", "gemma2", "phi3", "opt"])
-def test_edits_of_a_further_family(family):
     model = small(family)
     with VllmEngine(model, 16, in_process=True) as engine:
         assert_agrees(model, engine)

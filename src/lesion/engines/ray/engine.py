@@ -18,7 +18,7 @@ from lesion.engines.engine import Request, Response
 from lesion.engines.ray.cluster import Cluster, Worker
 from lesion.engines.ray.joining import ray_module
 from lesion.engines.ray.units import Unit, cut
-from lesion.engines.ray.worker import Failure, Part, Ready, WorkerInfo, WorkUnit
+from lesion.engines.ray.worker import Failure, Report, WorkerInfo, WorkUnit
 from lesion.engines.vllm.weights import without_matrices
 from lesion.errors import LesionError
 from lesion.models.load import Model
@@ -48,9 +48,6 @@ class RayEngine:
         waiting = list(requests)
         if waiting:
             yield from Call(self.cluster, self.model, self.batch_size, waiting).responses()
-
-    def close(self) -> None:
-        """Nothing: the workers stay for the next model, and end with the cluster."""
 
 
 class Call:
@@ -146,17 +143,13 @@ class Call:
         except self.ray.exceptions.RayError as error:
             self._on_death(worker, error)
             return []
-        match result:
-            case WorkerInfo():
-                self._on_started(worker, result)
-            case Ready():
-                worker.rows, worker.deaths = result.rows, 0
-                self._cut(result.rows)
-            case Failure():
-                self._failed(worker, result)
-            case Part():
-                return self._part(worker, result)
-        return []
+        if isinstance(result, WorkerInfo):
+            self._on_started(worker, result)
+            return []
+        if result.rows:
+            worker.rows, worker.deaths = result.rows, 0
+            self._cut(result.rows)
+        return self._report(worker, result)
 
     def _on_started(self, worker: Worker, info: WorkerInfo) -> None:
         here = version("lesion")
@@ -182,9 +175,9 @@ class Call:
         edit = without_matrices(request.edit, self.model)
         return of_weights(edit), of_spectra(edit)
 
-    def _part(self, worker: Worker, part: Part) -> list[Response]:
+    def _report(self, worker: Worker, report: Report) -> list[Response]:
         fresh = []
-        for response in part.responses:
+        for response in report.responses:
             unit = self.open.pop(response.key, None)
             if unit is not None:  # else another worker has answered it before it was lost
                 del unit.requests[response.key]
@@ -192,15 +185,15 @@ class Call:
         worker.answers += len(fresh)
         if fresh:
             self._compare(worker, fresh[0].engine)
-        for number in part.finished:
+        for number in report.finished:
             unit = worker.units.popleft()
             assert unit.number == number, "units are finished in the order in which they were given"
             if unit.requests:
                 raise LesionError(f"The engine of {worker} gave no answer to {unit}.")
         if not worker.units:
             worker.rest()
-        if part.failure is not None:
-            self._failed(worker, part.failure)
+        if report.failure is not None:
+            self._failed(worker, report.failure)
         return fresh
 
     def _compare(self, worker: Worker, engine: str) -> None:

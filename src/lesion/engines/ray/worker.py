@@ -56,13 +56,6 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A model is loaded; so many rows are answered at once."""
-
-    rows: int
-
-
-@dataclass(frozen=True)
 class Failure:
     """What went wrong in a worker.
 
@@ -96,12 +89,15 @@ class WorkUnit:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a worker reports: answers, and the numbers of finished units."""
+class Report:
+    """What a worker reports: answers and the numbers of finished units; of a model that it has loaded, how many rows it
+    answers at once.
+    """
 
-    responses: tuple[Response, ...]
-    finished: tuple[int, ...]
+    responses: tuple[Response, ...] = ()
+    finished: tuple[int, ...] = ()
     failure: Failure | None = None
+    rows: int = 0
 
 
 class Answerer:
@@ -122,16 +118,16 @@ class Answerer:
 
         return WorkerInfo(socket.gethostname(), os.getpid(), version("lesion"))
 
-    def open(self, order: Order) -> Ready | Failure:
+    def open(self, order: Order) -> Report:
         """Load a model and start its engine, in place of what was open before."""
         try:
             self.drop()
             self._close()
-            return self._open(order)
+            return Report(rows=self._open(order))
         except Exception as error:  # each becomes a message for the person at the driver
-            return _failure(error)
+            return Report(failure=_failure(error))
 
-    def proceed(self, seconds: float, call: int, edits: Sequence[Any], work_unit: WorkUnit | None = None) -> Part:
+    def proceed(self, seconds: float, call: int, edits: Sequence[Any], work_unit: WorkUnit | None = None) -> Report:
         """Answer for about so many seconds, or until there is nothing left to answer.
 
         Args:
@@ -164,8 +160,8 @@ class Answerer:
                     responses.append(response)
         except Exception as error:  # each becomes a message for the person at the driver
             self.drop()
-            return Part(tuple(responses), tuple(finished), _failure(error))
-        return Part(tuple(responses), tuple(finished))
+            return Report(tuple(responses), tuple(finished), _failure(error))
+        return Report(tuple(responses), tuple(finished))
 
     def drop(self) -> None:
         """Forget all units, the one at work too."""
@@ -174,7 +170,7 @@ class Answerer:
         if working is not None:
             getattr(working[1], "close", lambda: None)()
 
-    def _open(self, order: Order) -> Ready:
+    def _open(self, order: Order) -> int:
         import torch
 
         from lesion.engines.checking import spelling
@@ -206,11 +202,11 @@ class Answerer:
             from lesion.engines.vllm.engine import VllmEngine
 
             vllm = self._engine = VllmEngine(model, order.batch_size, tensor_parallel=max(1, order.gpus))
-            return Ready(vllm.batch_size)
+            return vllm.batch_size
         from lesion.engines.transformers.engine import TransformersEngine
 
         transformers = self._engine = TransformersEngine(model, order.batch_size, sharers=order.sharers)
-        return Ready(transformers.rows())
+        return transformers.rows()
 
     def _close(self) -> None:
         engine, self._engine = self._engine, None

@@ -80,11 +80,10 @@ class Batch:
         free = [slot for slot, row in enumerate(self.rows) if row is None]
         taken = [*free, *range(len(self.rows), len(self.rows) + len(rows))][: len(rows)]
         self.rows += [None] * (max(taken) + 1 - len(self.rows))
-        sources = [source.index_select(0, chosen) for source in computed.sources]
+        kept = [(layer, source.index_select(0, chosen)) for layer, source in computed.kept]
         unread = torch.tensor([len(row.draft) - row.accepted for row in rows])
         mask = computed.mask.index_select(0, chosen.to(computed.mask.device))
-        states = [(layer, source.index_select(0, chosen)) for layer, source in computed.states]
-        self.slots.insert(computed.keys, computed.values, sources, mask, torch.tensor(taken), unread, states)
+        self.slots.insert(kept, mask, torch.tensor(taken), unread)
         for slot, row in zip(taken, rows, strict=True):
             self.rows[slot] = row
 

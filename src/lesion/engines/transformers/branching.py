@@ -2,86 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
+from lesion.engines.transformers.growing import Growth, before_blocks
 from lesion.models.load import Model
 
 
-@dataclass(frozen=True)
-class Origins:
-    """Where the rows of a growing batch come from.
-
-    Attributes:
-        prompt: of each row, its trunk, which is the row of that number.
-        earlier: whether it starts from the input of the block before the one it joins at.
-        prompts: the number of trunks.
-    """
-
-    prompt: Int[Tensor, " rows"]
-    earlier: Bool[Tensor, " rows"]
-    prompts: int
-
-
 @contextmanager
-def with_branches(
-    model: Model, origins: Origins, rows_at: Sequence[int], chosen: tuple[Tensor, Tensor] | None = None
-) -> Iterator[None]:
-    """While inside, each block runs on the first `rows_at[l]` rows; new ones start as copies of their prompt's row.
+def with_branches(model: Model, growth: Growth, chosen: tuple[Tensor, Tensor] | None = None) -> Iterator[None]:
+    """While inside, each block runs on as many rows as it should; new ones start as copies of their prompt's row.
 
     The head is given the chosen positions alone, rows and distances from the end, as if they were of one row.
     """
-    prompts = origins.prompts
+    rows_at, prompts = growth.rows_at, int(growth.trunks.max()) + 1
     joined = [prompts, *rows_at]
     # What the trunks gave to the block before, for rows that start from that.
     before: list[Tensor] = []
 
-    def hook(layer: int) -> Any:
-        wanted = rows_at[layer]
-        lends = layer + 1 < len(rows_at) and bool(origins.earlier[wanted : rows_at[layer + 1]].any())
+    def grow(layer: int, stream: Tensor, others: dict[Any, Any]) -> tuple[Tensor, dict[Any, Any]] | None:
+        held, wanted = before.copy(), rows_at[layer]
+        lends = layer + 1 < len(rows_at) and bool(growth.earlier[wanted : rows_at[layer + 1]].any())
+        # A copy, for a block may write into its input.
+        before[:] = [stream[:prompts].clone()] if lends else []
+        if wanted == prompts == stream.shape[0]:
+            return None
+        origin = growth.trunks[:wanted].to(stream.device)
+        new = slice(joined[layer], wanted)
+        if wanted > joined[layer]:
+            branches = stream.index_select(0, origin[new])
+            if bool((earlier := growth.earlier[new]).any()):
+                late = earlier.nonzero()[:, 0].to(stream.device)
+                # Some networks hold the stream in float32 from their first block on; Gemma's last blocks run on the
+                # positions alone whose logits are wanted.
+                lent = held[0][:, -stream.shape[1] :].to(stream)
+                branches[late] = lent.index_select(0, origin[new][late])
+            stream = torch.cat([stream, branches])
+        return stream, {key: _grow_named(key, value, prompts, origin) for key, value in others.items()}
 
-        def grow(
-            module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-        ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-            stream = args[0] if args else kwargs["hidden_states"]
-            held = before.copy()
-            # A copy, for a block may write into its input.
-            before[:] = [stream[:prompts].clone()] if lends else []
-            if wanted == prompts == stream.shape[0]:
-                return None
-            origin = origins.prompt[:wanted].to(stream.device)
-            new = slice(joined[layer], wanted)
-            if wanted > joined[layer]:
-                branches = stream.index_select(0, origin[new])
-                if bool((earlier := origins.earlier[new]).any()):
-                    late = earlier.nonzero()[:, 0].to(stream.device)
-                    # Some networks hold the stream in float32 from their first block on; Gemma's last blocks run on the
-                    # positions alone whose logits are wanted.
-                    lent = held[0][:, -stream.shape[1] :].to(stream)
-                    branches[late] = lent.index_select(0, origin[new][late])
-                stream = torch.cat([stream, branches])
-
-            others = {
-                key: _grow_named(key, value, prompts, origin) for key, value in kwargs.items() if key != "hidden_states"
-            }
-            if args:
-                return (stream, *(_grow(value, prompts, origin) for value in args[1:])), others
-            return args, {"hidden_states": stream, **others}
-
-        return grow
-
-    with ExitStack() as hooks:
-        for block in model.anatomy.blocks:
-            # Before the gates' own hooks, so that these see the grown batch.
-            grows = block.module.register_forward_pre_hook(hook(block.index), prepend=True, with_kwargs=True)
-            hooks.enter_context(grows)
+    with before_blocks(model, grow), ExitStack() as hooks:
         if (head := model.network.get_output_embeddings()) is not None:
             hooks.enter_context(head.register_forward_pre_hook(partial(_packed, chosen)))
         yield
@@ -128,7 +92,7 @@ def _lent(value: Any, prompts: int, origin: Tensor) -> Any:
     return type(value)(_lent(part, prompts, origin) for part in value) if type(value) in (tuple, list) else value
 
 
-def _grow_named(key: str, value: object, prompts: int, origin: Tensor) -> object:
+def _grow_named(key: str | int, value: object, prompts: int, origin: Tensor) -> object:
     if key == "position_bias" and isinstance(value, Tensor) and value.dim() == 3:
         return value  # [heads, 1, length], the same for all rows: the linear biases of MPT
     return _grow_heads(value, prompts, origin) if key == "alibi" else _grow(value, prompts, origin)

@@ -24,9 +24,8 @@ from lesion.edits.standing import standable
 from lesion.edits.table import Table, Written, by_rows, in_weights, tabulate, with_scaled_weights
 from lesion.edits.unit_rows import refuse_other_models
 from lesion.edits.weights import written
-from lesion.engines.answers import generated
-from lesion.engines.checking import check_requests, ends_of, longest_answer
-from lesion.engines.endings import StopStrings, closing_of
+from lesion.engines.checking import check_requests
+from lesion.engines.endings import StopStrings
 from lesion.engines.engine import Decoding, Request, Response, Work
 from lesion.engines.transformers.batch import Batch
 from lesion.engines.transformers.drafts import FIRST_ON_CPU, WORTH, WORTH_ON_CPU, Drafts, Question
@@ -76,7 +75,6 @@ class TransformersEngine:
         self.work = Work(batch_size=int(batch_size))
         if self.work.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
-        self._ends = ends_of(model)
         self._answered: dict[Question, tuple[int, ...]] = {}
         padding = model.tokenizer.pad_token_id
         # Some tokenizers name a padding token that the network has no embedding for. Any token will do: it is masked.
@@ -112,7 +110,7 @@ class TransformersEngine:
                         if way.fast:
                             responses = self._group(gates, part, table, column, stops, drafts)
                         else:
-                            simple = Simple(self.model, gates, way, by_row, table, stops, self._ends, self.work)
+                            simple = Simple(self.model, gates, way, by_row, table, stops, self.work)
                             responses = simple.answered([(request, column[request.edit]) for request in part])
                         for response in responses:
                             with resting(self.model, hold):
@@ -171,18 +169,9 @@ class TransformersEngine:
         yield from scored(prefixes, entries)
         starts = table.first_edited().tolist()
         drafts.wait(
-            ActiveRequest(
-                request,
-                column,
-                starts[column],
-                longest_answer(self.model, request),
-                self._ends,
-                stops[request.key],
-                closing=closing_of(self.model.tokenizer, request),
-                prefix=prefixes.of(request, column),
-            )
-            for request, column in entries
-            if not request.choices and not request.tokens
+            ActiveRequest.of(self.model, one, column, stops[one.key], starts[column], prefixes.of(one, column))
+            for one, column in entries
+            if not one.choices and not one.tokens
         )
         yield from self._generate(drafts, prefixes)
 
@@ -225,7 +214,7 @@ class TransformersEngine:
                 batch.rest()
                 for row, finish in finished:
                     waiting.finished(row)
-                    yield generated(row.request, row.generated, finish, row.stop, row.ends, self.model, row.last)
+                    yield row.response(finish, self.model)
 
 
 _ways: WeakKeyDictionary[torch.nn.Module, Way] = WeakKeyDictionary()
@@ -267,26 +256,21 @@ def _needs_fast(name: str, why: str, study: str) -> LesionError:
 
 def _tried(model: Model, kept: Way) -> Way:
     """The first way in which a network answers as it does alone, given what it keeps."""
-    why = kept.why
-    reference = _trial(model, kept, Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN)
+    why, alone = kept.why, Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN
+    reference = _trial(model, kept, alone)
     if isinstance(reference, str):  # what fails without a cache too says best itself what is wrong
         return Way(Kind.PLAIN, f"its own generate fails ({reference})")
-    for kind in Kind:
-        if kind is Kind.FAST and not kept.fast:
-            continue
-        if kind is Kind.ALONE:
-            break
-        if kind is Kind.SHARED:  # tried with more edits, where rows of several may share a batch at all
-            continue
+    for kind in (Kind.FAST, Kind.MIXED, Kind.APART)[not kept.fast :]:
         answers = _trial(model, kept, kind)
-        if not isinstance(answers, str) and _alike(answers, reference, model.dtype):
-            if kind is Kind.FAST and not all(_shares(model, kept, kind, Kind.ALONE, n) for n in (1, 2)):
-                why = "rows that share their prompt up to a block gave other answers in a trial"
-                continue
+        if isinstance(answers, str):
+            why = why or f"the fast way failed a trial: {answers}"
+        elif not _alike(answers, reference, model.dtype):
+            why = why or "the fast way gave other answers in a trial"
+        elif kind is Kind.FAST and not all(_shares(model, kept, kind, Kind.ALONE, n) for n in (1, 2)):
+            why = "rows that share their prompt up to a block gave other answers in a trial"
+        else:  # tried with more edits, where rows of several may share a batch at all
             return Way(Kind.SHARED if kind is Kind.MIXED and _shares(model, kept) else kind, why)
-        what = f"failed a trial: {answers}" if isinstance(answers, str) else "gave other answers in a trial"
-        why = why or f"the fast way {what}"
-    return Way(Kind.ALONE if hasattr(model.network, "generate") else Kind.PLAIN, why)
+    return Way(alone, why)
 
 
 def _shares(model: Model, kept: Way, kind: Kind = Kind.SHARED, apart: Kind = Kind.MIXED, prompts: int = 2) -> bool:

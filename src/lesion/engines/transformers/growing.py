@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
+from lesion.edits.place import UNITS
 from lesion.edits.table import Table
-from lesion.engines.transformers.prefill import begins_last
 from lesion.engines.transformers.ways import cache_in, tensors_of
 from lesion.errors import LesionError
 from lesion.models.load import Model
@@ -28,28 +29,35 @@ class Growth:
     """How a batch grows.
 
     Attributes:
-        rows: the trunks, then the others in the order in which they join.
-        trunks: the trunk of each of these.
+        rows: of the given ones the trunks, then the others in the order in which they join.
+        trunks: the trunk of each of these, by its place among them.
         rows_at: how many of them each block runs on.
+        earlier: whether each starts from the input of the block before the one it joins at.
     """
 
     rows: Int[Tensor, " rows"]
     trunks: Int[Tensor, " rows"]
     rows_at: Sequence[int]
+    earlier: Bool[Tensor, " rows"]
 
     @classmethod
-    def of(cls, prompts: Sequence[tuple[int, ...]], table: Table) -> Growth:
-        """That of rows with these prompts, each under its column of a table."""
-        numbers = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompts))}
-        prompt_of_row = torch.tensor([numbers[prompt] for prompt in prompts])
-        starts = table.first_edited()
-        trunks = begins_last(prompt_of_row, starts, len(numbers))
-        # Rows that no edit parts from their trunk join at the last block, so that all come out of it.
-        joins = starts.clamp(max=table.blocks - 1)
+    def of(cls, prompt_of_row: Int[Tensor, " rows"], table: Table, every: bool) -> Growth:
+        """That of rows with these prompts, by number, each under its column of a table.
+
+        Args:
+            every: whether all rows come out of the last block, those too that no edit parts from their trunk; else
+                these never join, and a row whose edit takes its first block away does not run through that.
+        """
+        starts, last = table.first_edited(), table.blocks - 1
+        trunks = begins_last(prompt_of_row, starts, int(prompt_of_row.max()) + 1)
+        earlier = torch.zeros_like(starts, dtype=torch.bool) if every else without_its_first(table, starts)
+        earlier[trunks] = False
+        joins = (starts + earlier).clamp(max=last if every else table.blocks)
         joins[trunks] = -1
-        rows = joins.sort(stable=True).indices
+        rows = joins.sort(stable=True).indices[: int((joins <= last).sum())]
         rows[: len(trunks)] = trunks
-        return cls(rows, prompt_of_row[rows], [int((joins <= layer).sum()) for layer in range(table.blocks)])
+        rows_at = [int((joins <= layer).sum()) for layer in range(table.blocks)]
+        return cls(rows, prompt_of_row[rows], rows_at, earlier[rows])
 
     def fill(self, value: Tensor, rows: int) -> Tensor:
         """A tensor with its first `rows` rows, where the later ones are those of their trunks."""
@@ -85,23 +93,12 @@ def growing(model: Model, growth: Growth, then: Callable[[], None]) -> Iterator[
     came = [len(growth.rows)]
     handed: list[Any] = []
 
-    def hook(layer: int) -> Any:
-        def grow(
-            module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-        ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            stream = args[0] if args else kwargs["hidden_states"]
-            if len(came) != layer + 1 or len(stream) != came[-1]:
-                raise LesionError(f"Block {layer} of {model.anatomy.name} was not given what the block before it gave.")
-            came.append(rows := growth.rows_at[layer])
-            stream = growth.fill(stream, rows) if layer else stream[:rows]
-            others = {
-                key: growth.fitted(value, rows, handed) for key, value in kwargs.items() if key != "hidden_states"
-            }
-            if args:
-                return (stream, *(growth.fitted(value, rows, handed) for value in args[1:])), others
-            return args, {"hidden_states": stream, **others}
-
-        return grow
+    def grow(layer: int, stream: Tensor, others: dict[Any, Any]) -> tuple[Tensor, dict[Any, Any]]:
+        if len(came) != layer + 1 or len(stream) != came[-1]:
+            raise LesionError(f"Block {layer} of {model.anatomy.name} was not given what the block before it gave.")
+        came.append(rows := growth.rows_at[layer])
+        stream = growth.fill(stream, rows) if layer else stream[:rows]
+        return stream, {key: growth.fitted(value, rows, handed) for key, value in others.items()}
 
     def hand_on(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         handed[:] = output[1:] if isinstance(output, tuple) else []
@@ -116,10 +113,50 @@ def growing(model: Model, growth: Growth, then: Callable[[], None]) -> Iterator[
         then()
 
     with ExitStack() as hooks:
+        hooks.enter_context(before_blocks(model, grow))
+        for block in model.anatomy.blocks:
+            hooks.enter_context(block.module.register_forward_hook(hand_on))
+        hooks.enter_context(model.network.register_forward_hook(end))
+        yield
+
+
+@contextmanager
+def before_blocks(
+    model: Model, grow: Callable[[int, Tensor, dict[Any, Any]], tuple[Tensor, dict[Any, Any]] | None]
+) -> Iterator[None]:
+    """Inside, `grow` makes of a block's number, its stream and its other inputs, by name or place, what it is given."""
+
+    def hook(layer: int, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        given: dict[Any, Any] = dict(enumerate(args))
+        given.update(kwargs)
+        name = 0 if args else "hidden_states"
+        grown = grow(layer, given.pop(name), given)
+        if grown is None:
+            return None
+        given = {name: grown[0], **grown[1]}
+        return tuple(given[place] for place in range(len(args))), {key: given[key] for key in kwargs}
+
+    with ExitStack() as hooks:
         for block in model.anatomy.blocks:
             # Before the gates' own hooks, so that these see the grown batch.
-            handle = block.module.register_forward_pre_hook(hook(block.index), prepend=True, with_kwargs=True)
-            hooks.callback(handle.remove)
-            hooks.callback(block.module.register_forward_hook(hand_on).remove)
-        hooks.callback(model.network.register_forward_hook(end).remove)
+            wrapped = partial(hook, block.index)
+            hooks.enter_context(block.module.register_forward_pre_hook(wrapped, prepend=True, with_kwargs=True))
         yield
+
+
+def begins_last(
+    prompt_of_row: Int[Tensor, " rows"], starts: Int[Tensor, " rows"], prompts: int
+) -> Int[Tensor, " prompts"]:
+    """Per prompt, the row whose edit begins last: a baseline where there is one."""
+    last = [-1] * prompts
+    for row, (prompt, start) in enumerate(zip(prompt_of_row.tolist(), starts.tolist(), strict=True)):
+        if last[prompt] < 0 or start > starts[last[prompt]]:
+            last[prompt] = row
+    return torch.tensor(last)
+
+
+def without_its_first(table: Table, starts: Int[Tensor, " rows"]) -> Bool[Tensor, " rows"]:
+    """Which rows' edits take away the whole of the block that they begin with, and leave another to join at."""
+    inner = starts.clamp(max=table.blocks - 1)
+    gone = table.scales[inner, UNITS.index("block"), torch.arange(table.columns)] == 0
+    return gone & (starts < table.blocks - 1)

@@ -19,25 +19,16 @@ POSITIONS = 2048
 
 
 def rows_that_fit(model: Model, sharers: int = 1, row_bytes: int = 0, slowest: bool = False) -> int:
-    """A first guess of a batch size: rows whose keys and values, and states, fit the memory that they may have.
+    """A first guess of a batch size: rows whose keys and values fit the memory that they may have.
 
     That is half of an accelerator's free memory, or a quarter of all that a machine has, divided among so many
-    `sharers`.
-
-    Args:
-        row_bytes: what a row takes; by default the keys and values that its configuration tells.
-        slowest: whether a batch ends with its slowest row: larger ones would have more rows that wait for it.
+    `sharers`. A row takes `row_bytes`, where that is known. A batch that ends with its `slowest` row is smaller: of a
+    larger one more rows would wait for it.
     """
-    if model.device.type == "cuda":
-        most = SLOWEST_ON_ACCELERATOR if slowest else ROWS_ON_ACCELERATOR
-    else:
-        most = SLOWEST_ON_CPU if slowest else ROWS_ON_CPU
-    return int(max(1, min(most, _room(model) // sharers // (row_bytes or token_bytes(model) * positions(model)))))
-
-
-def _room(model: Model) -> int:
-    """Bytes that rows may have."""
-    return torch.cuda.mem_get_info(model.device)[0] // 2 if model.device.type == "cuda" else _machine_bytes() // 4
+    cuda = model.device.type == "cuda"
+    most = (ROWS_ON_ACCELERATOR, SLOWEST_ON_ACCELERATOR) if cuda else (ROWS_ON_CPU, SLOWEST_ON_CPU)
+    room = torch.cuda.mem_get_info(model.device)[0] // 2 if cuda else _machine_bytes() // 4
+    return int(max(1, min(most[slowest], room // sharers // (row_bytes or token_bytes(model) * positions(model)))))
 
 
 def token_bytes(model: Model) -> int:

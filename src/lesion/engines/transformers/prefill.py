@@ -16,11 +16,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.edits.gates import Gates
-from lesion.edits.place import UNITS
 from lesion.edits.table import Table
-from lesion.engines.transformers.branching import Origins, with_branches
+from lesion.engines.transformers.branching import with_branches
+from lesion.engines.transformers.growing import Growth
 from lesion.engines.transformers.prefix_cache import Begun, Recorder, begin_states, known, put_before
-from lesion.engines.transformers.states import StateRows, has_keys, has_states
+from lesion.engines.transformers.states import KeptRows, has_states
 from lesion.engines.transformers.ways import cache_argument
 from lesion.errors import LesionError
 from lesion.models.anatomy import HEAD
@@ -41,21 +41,16 @@ class Prefilled:
         computed: logits of the last `kept` positions, in the order in which rows were computed; with a number wanted
             per row, of these positions alone, one after another, and `kept` is 1.
         places: of each given row, its row of `computed`, or the first of its positions there.
-        keys, values: per layer that has them, with as many rows as it was run on.
-        sources: per layer, the row of `keys` and `values` that each given row reads.
-        states: layers that keep states, and of each the row that each given row reads.
+        kept: layers of as many rows as they were run on, and of each the row that each given row reads.
         mask: False at padding.
         token_steps: tokens computed, padding included, where a token that ran through half of the blocks is one half.
     """
 
     computed: Float[Tensor, "computed kept vocabulary"]
     places: Int[Tensor, " rows"]
-    keys: Sequence[Tensor]
-    values: Sequence[Tensor]
-    sources: Sequence[Int[Tensor, " rows"]]
+    kept: KeptRows
     mask: Tensor
     token_steps: int
-    states: Sequence[tuple[StateRows, Int[Tensor, " rows"]]] = ()
 
     @property
     def logits(self) -> Float[Tensor, "rows kept vocabulary"]:
@@ -109,21 +104,10 @@ def prefill(
     unique = list(dict.fromkeys(map(tuple, prompts)))
     number = {prompt: index for index, prompt in enumerate(unique)}
     prompt_of_row = torch.tensor([number[tuple(prompt)] for prompt in prompts])
-    starts = table.first_edited()
-    blocks = table.blocks
-    trunk = begins_last(prompt_of_row, starts, len(unique))
-    branching = starts < blocks
-    branching[trunk] = False
-    without = branching & _without_its_first(table, starts)
-    joins = starts + without
-    forked = branching.nonzero()[:, 0]
-    forked = forked[joins[forked].sort(stable=True).indices]
-    # The batch grows at its end only: first the trunks, then the rows in the order in which they branch off.
-    grown = torch.cat([trunk, forked])
-    origins = Origins(prompt_of_row[grown], without[grown], len(unique))
-    rows_at = [len(unique) + int((joins[forked] <= layer).sum()) for layer in range(blocks)]
+    growth = Growth.of(prompt_of_row, table, every=False)
+    grown, rows_at, blocks = growth.rows, growth.rows_at, table.blocks
     place = prompt_of_row.clone()
-    place[forked] = torch.arange(len(forked)) + len(unique)
+    place[grown] = torch.arange(len(grown))
 
     begun = [None] * len(prompts) if begun is None else begun
     lengths = known(prompt_of_row.tolist(), begun, len(unique))
@@ -133,28 +117,24 @@ def prefill(
 
     def put(layer: int, keys: Tensor, values: Tensor) -> None:
         rows = grown[: rows_at[min(layer, blocks - 1)]]
-        put_before(
-            keys, values, [begun[row] for row in rows.tolist()], past[prompt_of_row[rows]], attending.index(layer)
-        )
+        put_before(keys, values, [begun[row] for row in rows.tolist()], past[prompt_of_row[rows]], layer)
 
     tokens, mask = pad_left([prompt[-fresh:] for prompt in unique], padding)
     mask = torch.cat([torch.arange(reach) >= reach - past[:, None], mask], dim=1)
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)[:, reach:]
     cache = Recorder(model.network.config, reach, put)
-    attending = [index for index, layer in enumerate(cache.layers) if has_keys(layer)]
     recurrent = [index for index, layer in enumerate(cache.layers) if has_states(layer)]
-    if recurrent and reach:
-        if past.tolist() != lengths:
-            raise LesionError("Prompts of a network that keeps states were cut in the middle of what is known of them.")
-        for among, index in enumerate(recurrent):
-            begin_states(cache.layers[index], among, [begun[row] for row in grown[: rows_at[index]].tolist()])
-    assigned = _but_the_first(table, starts, without).select(grown)
-    gates.assign_table(assigned, growing=True, positions=positions[origins.prompt])
+    if recurrent and reach and past.tolist() != lengths:
+        raise LesionError("Prompts of a network that keeps states were cut in the middle of what is known of them.")
+    for index in recurrent if reach else ():
+        begin_states(cache.layers[index], index, [begun[row] for row in grown[: rows_at[index]].tolist()])
+    assigned = _but_the_first(table.select(grown), growth.earlier)
+    gates.assign_table(assigned, growing=True, positions=positions[growth.trunks])
     chosen, places = (None, place) if wanted is None else _positions(place, wanted)
     kept = kept if wanted is None else max(wanted)
     # A head that rows truncate has to see rows.
     positions_of_head = None if HEAD in table.kept and bool(table.truncates(HEAD).any()) else chosen
-    with with_branches(model, origins, rows_at, positions_of_head):
+    with with_branches(model, growth, positions_of_head):
         output = model.network(
             input_ids=tokens.to(model.device),
             attention_mask=mask.to(model.device).long(),
@@ -163,43 +143,22 @@ def prefill(
             logits_to_keep=kept,
             **{cache_argument(model.network): cache},
         )
-    sources = []
-    for layer in range(len(cache.layers)):
-        run = rows_at[min(layer, blocks - 1)]
-        sources.append(torch.where(place < run, place, prompt_of_row))
+    run_on = [rows_at[min(layer, blocks - 1)] for layer in range(len(cache.layers))]
     return Prefilled(
         computed=output.logits[:, -kept:] if chosen is None else _chosen_logits(output.logits, chosen)[:, None],
         places=places.to(output.logits.device),
-        keys=[cache.layers[index].keys for index in attending],
-        values=[cache.layers[index].values for index in attending],
-        sources=[sources[index] for index in attending],
+        kept=[
+            (layer, torch.where(place < rows, place, prompt_of_row))
+            for layer, rows in zip(cache.layers, run_on, strict=True)
+        ],
         mask=mask.index_select(0, prompt_of_row),
         token_steps=sum(rows_at) * tokens.shape[1] // blocks,
-        states=[(cache.layers[index], sources[index]) for index in recurrent],
     )
 
 
-def begins_last(
-    prompt_of_row: Int[Tensor, " rows"], starts: Int[Tensor, " rows"], prompts: int
-) -> Int[Tensor, " prompts"]:
-    """Per prompt, the row whose edit begins last: a baseline where there is one."""
-    last = [-1] * prompts
-    for row, (prompt, start) in enumerate(zip(prompt_of_row.tolist(), starts.tolist(), strict=True)):
-        if last[prompt] < 0 or start > starts[last[prompt]]:
-            last[prompt] = row
-    return torch.tensor(last)
-
-
-def _without_its_first(table: Table, starts: Int[Tensor, " rows"]) -> Bool[Tensor, " rows"]:
-    """Which rows' edits take away the whole of the block that they begin with, and leave another to join at."""
-    inner = starts.clamp(max=table.blocks - 1)
-    gone = table.scales[inner, UNITS.index("block"), torch.arange(table.columns)] == 0
-    return gone & (starts < table.blocks - 1)
-
-
-def _but_the_first(table: Table, starts: Int[Tensor, " rows"], without: Bool[Tensor, " rows"]) -> Table:
+def _but_the_first(table: Table, without: Bool[Tensor, " rows"]) -> Table:
     """Edit table for a batch in which some rows stop before their edit's first block."""
-    rows = without.nonzero()[:, 0]
+    starts, rows = table.first_edited(), without.nonzero()[:, 0]
     scales = table.scales.clone()
     replaced = table.replaced.clone()
     scales[starts[rows], :, rows] = 1.0

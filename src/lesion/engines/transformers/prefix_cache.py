@@ -12,28 +12,23 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.cache_utils import Cache, DynamicLayer, LinearAttentionAndFullAttentionLayer
 
-from lesion.engines.transformers.states import StateRows, layers_as
+from lesion.engines.transformers.states import KeptRows, StateRows, layers_as
 
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """Keys and values, and states, of one text under many edits: per layer, of the rows that it was run on.
-
-    `sources` says per layer which of them each row reads, as do the numbers beside states; the text has `length`
-    tokens, and a row takes at most so much memory, in whatever is counted.
+    """What a pass left of one text under many edits; it has `length` tokens, and a row takes at most so much memory, in
+    whatever is counted.
     """
 
-    keys: Sequence[Float[Tensor, "_ heads length size"]]
-    values: Sequence[Float[Tensor, "_ heads length value_size"]]
-    sources: Sequence[Int[Tensor, " rows"]]
+    kept: KeptRows
     length: int
-    states: Sequence[tuple[StateRows, Int[Tensor, " rows"]]] = ()
     row_size: int = 0
 
     @property
     def size(self) -> int:
         """What all rows take at most."""
-        return self.row_size * len([*self.sources, *(sources for _, sources in self.states)][0])
+        return self.row_size * len(self.kept[0][1])
 
 
 class Begun(NamedTuple):
@@ -95,27 +90,30 @@ class _Both(_Layer, StateRows, LinearAttentionAndFullAttentionLayer):
 
 def known(prompt_of_row: Sequence[int], begun: Sequence[Begun | None], prompts: int) -> list[int]:
     """How many first tokens of each prompt are known for all of its rows."""
-    lengths: list[int | None] = [None] * prompts
-    for prompt, start_of_row in zip(prompt_of_row, begun, strict=True):
-        length, before = start_of_row.past.length if start_of_row else 0, lengths[prompt]
-        lengths[prompt] = length if before is None else min(before, length)
-    return [length or 0 for length in lengths]
+    lengths: dict[int, int] = {}
+    for prompt, start in zip(prompt_of_row, begun, strict=True):
+        length = start.past.length if start else 0
+        lengths[prompt] = min(lengths.get(prompt, length), length)
+    return [lengths[prompt] for prompt in range(prompts)]
 
 
 def begin_states(state: StateRows, number: int, begun: Sequence[Begun | None]) -> None:
-    """Have a layer's states begin as those of the first tokens of every row; at zero where none are known.
-
-    Args:
-        number: of the layer, among those that keep states.
+    """Have the states of a layer, by its number, begin as those of the first tokens of every row; at zero where none
+    are known.
     """
-    rows_of: dict[Past, list[int]] = {}
-    for index, start_of_row in enumerate(begun):
-        if start_of_row is not None:
-            rows_of.setdefault(start_of_row.past, []).append(index)
-    for past, rows in rows_of.items():
-        layer, sources = past.states[number]
-        chosen = torch.tensor([start_of_row.row for index in rows if (start_of_row := begun[index])])
-        state.put(layer, sources[chosen], torch.tensor(rows), len(begun))
+    for past, (rows, of_past) in _by_past(begun).items():
+        if past is not None:
+            layer, sources = past.kept[number]
+            state.put(layer, sources[of_past], rows, len(begun))
+
+
+def _by_past(begun: Sequence[Begun | None]) -> dict[Past | None, tuple[Tensor, Tensor]]:
+    """Rows by what they begin in, None for those that begin in nothing; and of each, its row there."""
+    together: dict[Past | None, list[tuple[int, int]]] = {}
+    for index, start in enumerate(begun):
+        together.setdefault(start.past if start else None, []).append((index, start.row if start else 0))
+    numbers = {past: torch.tensor(rows) for past, rows in together.items()}
+    return {past: (rows[:, 0], rows[:, 1]) for past, rows in numbers.items()}
 
 
 def put_before(
@@ -135,20 +133,14 @@ def put_before(
         lengths: how many of the known tokens a row wants, from the first on.
     """
     reach = int(lengths.max())
-    together: dict[Past | None, list[int]] = {}
-    for index, start_of_row in enumerate(begun):
-        together.setdefault(start_of_row.past if start_of_row else None, []).append(index)
-    for past, rows in together.items():
-        chosen = torch.tensor(rows)
+    for past, (chosen, of_past) in _by_past(begun).items():
         if past is None:
             keys[chosen.to(keys.device), :, :reach] = 0
             values[chosen.to(values.device), :, :reach] = 0
             continue
-        source = past.sources[layer][
-            torch.tensor([start_of_row.row for index in rows if (start_of_row := begun[index])])
-        ]
-        for whole, held in ((keys, past.keys[layer]), (values, past.values[layer])):
-            put_columns(whole, chosen, 0, held, source, lengths[chosen] - reach, reach)
+        kept, sources = past.kept[layer]
+        for whole, held in ((keys, kept.keys), (values, kept.values)):
+            put_columns(whole, chosen, 0, held, sources[of_past], lengths[chosen] - reach, reach)
 
 
 def put_columns(

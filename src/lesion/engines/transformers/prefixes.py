@@ -265,8 +265,7 @@ class Prefixes:
             begun = self._starts([prefix.parent or NOTHING] * len(part), part)
             computed = prefill(self.model, self.gates, prompts, table, self.padding, begun=begun)
             self.work.prompt += computed.token_steps
-            size = self._size(len(prefix))
-            past = Past(computed.keys, computed.values, computed.sources, len(prefix), computed.states, size)
+            past = Past(computed.kept, len(prefix), self._size(len(prefix)))
             self._held[past] = [(prefix.rank, column) for column in part]
             for row, column in enumerate(part):
                 self._begun[prefix.rank, column] = Begun(past, row)

@@ -22,7 +22,6 @@ from lesion.engines.transformers.prefill import Prefilled
 from lesion.engines.transformers.prefix_cache import Recorder
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.sequence import ActiveRequest
-from lesion.engines.transformers.states import has_keys, has_states
 from lesion.engines.transformers.static_slots import WINDOW, Masks, StaticSlots
 from lesion.engines.transformers.ways import cache_argument
 from lesion.models.load import Model
@@ -254,10 +253,8 @@ def _alike(model: Model, masks: Masks) -> bool:
             cache, whole = DynamicCache(config=config), Recorder(network.config)
             for kept in (cache, whole):
                 network(input_ids=ids, use_cache=True, **{argument: kept})
-            layers, first = [layer for layer in whole.layers if has_keys(layer)], torch.zeros(1, dtype=torch.long)
-            keys, values = [layer.keys for layer in layers], [layer.values for layer in layers]
-            states = [(layer, first) for layer in whole.layers if has_states(layer)]
-            slots.insert(keys, values, [first] * len(layers), torch.ones_like(ids).bool(), first + row, first, states)
+            first = torch.zeros(1, dtype=torch.long)
+            slots.insert([(layer, first) for layer in whole.layers], torch.ones_like(ids).bool(), first + row, first)
             for step in tokens:
                 token = torch.tensor([[step[row]]], device=device)
                 wanted.append(network(input_ids=token, use_cache=True, **{argument: cache}).logits[0, -1])

@@ -6,11 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from lesion.engines.checking import ends_of, longest_answer
 from lesion.engines.endings import Closing, Loop, StopStrings
-from lesion.engines.engine import Request
+from lesion.engines.engine import Request, Response
 from lesion.engines.sampling import noise_key
 from lesion.engines.transformers.prefixes import NOTHING, Prefix
-from lesion.tasks.task import Finish
+from lesion.models.load import Model
+from lesion.tasks.task import Answer, Finish
 
 
 @dataclass(eq=False)
@@ -43,6 +45,22 @@ class ActiveRequest:
     prefix: Prefix = NOTHING
     closing: Closing | None = None
     last: tuple[tuple[int, float], ...] = ()
+
+    @classmethod
+    def of(
+        cls, model: Model, request: Request, column: int, stop: StopStrings, start: int = 0, prefix: Prefix = NOTHING
+    ) -> ActiveRequest:
+        """A request that generates an answer, before the first token."""
+        thinking, limit, ends = request.decoding.thinking_tokens, longest_answer(model, request), ends_of(model)
+        closing = Closing(model.tokenizer, thinking, stop.opened) if thinking else None
+        return cls(request, column, start, limit, ends, stop, prefix=prefix, closing=closing)
+
+    def response(self, finish: Finish, model: Model) -> Response:
+        """What its answer is, without the end token and what follows a stop string."""
+        spoken = self.generated[:-1] if self.generated and self.generated[-1] in self.ends else self.generated
+        text = self.stop.cut(model.tokenizer.decode(spoken, skip_special_tokens=True))
+        answer = Answer(text, len(self.generated), finish)
+        return Response(self.request.key, answer, tuple(self.generated), last=self.last)
 
     @cached_property
     def noise_key(self) -> int | None:

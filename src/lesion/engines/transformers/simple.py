@@ -8,7 +8,7 @@ block where their edit begins (`growing.py`): what a row says is what the networ
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
@@ -22,9 +22,7 @@ from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
-from lesion.engines.answers import generated
-from lesion.engines.checking import longest_answer
-from lesion.engines.endings import StopStrings, closing_of
+from lesion.engines.endings import StopStrings
 from lesion.engines.engine import Request, Response, Work
 from lesion.engines.transformers.batch import next_tokens
 from lesion.engines.transformers.growing import Growth, growing
@@ -50,7 +48,6 @@ class Simple:
     edits: Sequence[Edit]
     table: Table
     stops: Mapping[str, StopStrings]
-    ends: Collection[int]
     work: Work
 
     def answered(self, requests: Sequence[tuple[Request, int]]) -> Iterator[Response]:
@@ -85,7 +82,9 @@ class Simple:
         """How a batch grows from its prompts; None where they share nothing."""
         if self.way.kind is not Kind.SHARED:
             return None
-        growth = Growth.of([prompt for prompt, _ in rows], self.table.select(torch.tensor([c for _, c in rows])))
+        numbers = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompt for prompt, _ in rows))}
+        table = self.table.select(torch.tensor([column for _, column in rows]))
+        growth = Growth.of(torch.tensor([numbers[prompt] for prompt, _ in rows]), table, every=True)
         return growth if growth.rows_at[0] < len(rows) else None
 
     @contextmanager
@@ -109,18 +108,7 @@ class Simple:
         growth = self._growth([(request.prompt, column) for request, column in part])
         if growth is not None:
             part = [part[row] for row in growth.rows.tolist()]
-        rows = [
-            ActiveRequest(
-                request,
-                column,
-                0,
-                longest_answer(self.model, request),
-                self.ends,
-                self.stops[request.key],
-                closing=closing_of(self.model.tokenizer, request),
-            )
-            for request, column in part
-        ]
+        rows = [ActiveRequest.of(self.model, *entry, self.stops[entry[0].key]) for entry in part]
         speaker = _Speaker(rows, self.work)
         prompts = torch.tensor([list(row.request.prompt) for row in rows], device=self.model.device)
         with self._under([(row.request.prompt, row.column) for row in rows], growth, speaker.length):
@@ -129,7 +117,7 @@ class Simple:
             else:
                 self._without_cache(rows[0], speaker)
         return [
-            generated(row.request, row.generated, finish, row.stop, row.ends, self.model, row.last)
+            row.response(finish, self.model)
             for row, finish in zip(rows, speaker.finishes, strict=True)
             if finish is not None
         ]

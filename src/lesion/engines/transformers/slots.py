@@ -9,72 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import Cache, CacheLayerMixin
 
 from lesion.engines.transformers.prefix_cache import put_columns
-from lesion.engines.transformers.states import StateRows, has_keys, has_states, layers_as
+from lesion.engines.transformers.states import KeptRows, RowsCache, has_keys, has_states
 
 # Columns by which the buffers grow at a time: rarer copies against memory lying idle.
 GROWTH = 64
 
 
-class _Layer(CacheLayerMixin):
-    """One layer's keys and values, [rows, heads, capacity, head size], seen through the window start … end."""
-
-    is_compileable = False
-    is_sliding = False
-    layer_type = "full_attention"
-
-    def __init__(self, window: _Window) -> None:
-        super().__init__()
-        self.window = window
-        self.is_initialized = False
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.is_initialized = True
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        window, rows = self.window, len(key_states)
-        now = window.end + key_states.shape[-2]
-        self.keys[:rows, :, window.end : now] = key_states
-        self.values[:rows, :, window.end : now] = value_states
-        return self.keys[:rows, :, window.start : now], self.values[:rows, :, window.start : now]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.window.end - self.window.start + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return self.window.end - self.window.start
-
-    def get_max_length(self) -> int:
-        return -1
-
-
-class _Both(_Layer, StateRows):
-    """Of a block with attention and states."""
-
-    def __init__(self, window: _Window, number_of_states: int) -> None:
-        StateRows.__init__(self, number_of_states)
-        _Layer.__init__(self, window)
-
-
-class _Window:
-    """The columns in use, shared by all layers."""
-
-    def __init__(self) -> None:
-        self.start = 0
-        self.end = 0
-
-
-class Slots(Cache):
+class Slots(RowsCache):
     """Keys and values, and states, of a changing set of rows.
 
     What lies left of a row's first token is finite, if the row itself is: masked columns are multiplied by 0 only.
@@ -86,18 +36,14 @@ class Slots(Cache):
     """
 
     def __init__(self, config: PretrainedConfig, most: int = 0, longest: int = 0) -> None:
+        super().__init__(config)
         self.most = most
         self.longest = longest
-        text = config.get_text_config(decoder=True)
-        self.window = _Window()
-        layers = layers_as(config, _Layer, _Both, StateRows, self.window)
-        self.attending = [layer for layer in layers if has_keys(layer)]
-        self.recurrent = [layer for layer in layers if has_states(layer)]
-        kinds: Sequence[str] = getattr(text, "layer_types", None) or ()
-        for layer, kind in zip(layers, kinds, strict=False):
+        self.start = self.end = 0  # the columns in use
+        kinds: Sequence[str] = getattr(config.get_text_config(decoder=True), "layer_types", None) or ()
+        for layer, kind in zip(self.layers, kinds, strict=False):
             # Which mask the network asks a layer about; the buffers themselves are alike.
             layer.is_sliding = kind in ("sliding_attention", "hybrid_sliding")
-        super().__init__(layers=layers)
         self.mask = torch.zeros(0, 0, dtype=torch.bool)
         self.lengths = torch.zeros(0, dtype=torch.long)
 
@@ -109,40 +55,38 @@ class Slots(Cache):
     @property
     def width(self) -> int:
         """Number of columns that a forward pass attends to, the newest token not counted."""
-        return self.window.end - self.window.start
+        return self.end - self.start
+
+    def written(self, layer: Any, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write what a layer is given of the newest tokens; all that these attend to."""
+        rows, now = len(keys), self.end + keys.shape[-2]
+        for held, new in ((layer.keys, keys), (layer.values, values)):
+            held[:rows, :, self.end : now] = new
+        return layer.keys[:rows, :, self.start : now], layer.values[:rows, :, self.start : now]
 
     def insert(
-        self,
-        keys: Sequence[Float[Tensor, "_ heads length size"]],
-        values: Sequence[Float[Tensor, "_ heads length value_size"]],
-        sources: Sequence[Int[Tensor, " new"]],
-        mask: Tensor,
-        slots: Int[Tensor, " new"],
-        unread: Int[Tensor, " new"] | None = None,
-        states: Sequence[tuple[StateRows, Int[Tensor, " new"]]] = (),
+        self, kept: KeptRows, mask: Tensor, slots: Int[Tensor, " new"], unread: Int[Tensor, " new"] | None = None
     ) -> None:
         """Put freshly computed prompts, padded on the left, into rows.
 
         Args:
-            keys, values: per layer.
-            sources: per layer, which stored row each new row takes its keys and values from.
+            kept: what the pass over them left, and which of its rows each new one is.
             mask: [new, length] bool, False at padding.
             slots: the rows to fill; rows beyond those held are appended, without gaps.
             unread: how many of its last tokens each new row does without; none by default, and where there are states.
-            states: per layer that keeps them, with the stored row of each new row.
         """
         drop = torch.zeros_like(slots) if unread is None else unread
         lengths = mask.sum(1).cpu() - drop
         length = int(lengths.max())
         rows = max(self.rows, int(slots.max()) + 1)
-        self._reserve(keys, values, rows, length)
-        start, end = self.window.end - length, self.window.end
+        self._reserve([fresh for fresh, _ in kept], rows, length)
+        start, end = self.end - length, self.end
         # Right-aligned anew, without the last tokens of each; what stands left of a row's first token is masked.
         stops = mask.shape[1] - drop
-        for layer, (fresh, source) in zip(self.recurrent, states, strict=True):
-            layer.put(fresh, source, slots, rows)
-        for layer, key, value, source in zip(self.attending, keys, values, sources, strict=True):
-            for held, new in ((layer.keys, key), (layer.values, value)):
+        for layer, (fresh, source) in zip(self.layers, kept, strict=True):
+            if has_states(layer):
+                layer.put(fresh, source, slots, rows)
+            for held, new in ((layer.keys, fresh.keys), (layer.values, fresh.values)) if has_keys(layer) else ():
                 put_columns(held, slots, start, new, source, stops - length, length)
                 # Also masked, a NaN of a row before this one would reach whoever comes after.
                 if start:
@@ -154,7 +98,7 @@ class Slots(Cache):
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         """Keep only these rows, in this order."""
-        span = slice(self.window.start, self.window.end)
+        span = slice(self.start, self.end)
         for layer in self.recurrent:
             layer.keep(rows)
         for layer in self.attending:
@@ -177,64 +121,63 @@ class Slots(Cache):
 
     def step_inputs(self) -> tuple[Tensor, Tensor]:
         """Make room for one token in every row; attention mask [rows, width + 1] and positions [rows, 1] for it."""
-        if self.window.end >= self.mask.shape[1]:
+        if self.end >= self.mask.shape[1]:
             self._make_room(1)
         # A row that nobody reads has its steps counted too, but no position beyond those of the others: it might be
         # beyond the context, and some rotary embeddings are those of the last position of all.
         self.lengths.clamp_(max=max(self.width, 1))
-        end = self.window.end
+        end = self.end
         self.mask[:, end] = True
         device = self.mask.device
-        return self.mask[:, self.window.start : end + 1], self.lengths[:, None].to(device)
+        return self.mask[:, self.start : end + 1], self.lengths[:, None].to(device)
 
     def advance(self) -> None:
         """The step's token has been written to every layer: it now belongs to the rows."""
-        self.window.end += 1
+        self.end += 1
         self.lengths += 1
 
     def _narrow(self, longest: int) -> None:
-        self.window.start = max(self.window.start, self.window.end - longest)
+        self.start = max(self.start, self.end - longest)
 
-    def _reserve(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, length: int) -> None:
+    def _reserve(self, like: Sequence[Any], rows: int, length: int) -> None:
         capacity = max(self.mask.shape[1], max(length, self.longest) + GROWTH)
-        first = self.attending[0] if self.attending else None
-        held = len(first.keys) if first is not None and first.is_initialized else 0
+        held = len(self.attending[0].keys) if self.attending and self.attending[0].keys is not None else 0
         if rows > held or capacity > self.mask.shape[1]:
             # In few strides, for each copies everything.
-            self._resize(keys, values, held if rows <= held else max(rows, self.most), capacity)
+            self._resize(like, held if rows <= held else max(rows, self.most), capacity)
         self.mask = torch.cat([self.mask, self.mask.new_zeros(rows - len(self.mask), capacity)])
-        if self.window.end < length:
-            self._move(length - self.window.end)
-        self.window.start = min(self.window.start, self.window.end - length)
+        if self.end < length:
+            self._move(length - self.end)
+        self.start = min(self.start, self.end - length)
         self.lengths = torch.cat([self.lengths, self.lengths.new_ones(rows - len(self.lengths))])
 
-    def _resize(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, capacity: int) -> None:
-        for layer, key, value in zip(self.attending, keys, values, strict=True):
-            for name, like in (("keys", key), ("values", value)):
+    def _resize(self, alike: Sequence[Any], rows: int, capacity: int) -> None:
+        """Buffers of so many rows and columns, of the kind that the layers of another cache have."""
+        for layer, other in zip(self.layers, alike, strict=True):
+            for name in ("keys", "values") if has_keys(layer) else ():
+                like, old = getattr(other, name), getattr(layer, name)
                 # Zeros, not whatever lay there: a masked column still meets 0 · value, and 0 · NaN is NaN.
                 new = _zeros((rows, like.shape[1], capacity, like.shape[3]), like)
-                old = getattr(layer, name, None)
                 if old is not None:
                     new[: len(self.mask), :, : old.shape[2]] = old[: len(self.mask)]
                 setattr(layer, name, new)
-            layer.is_initialized = True
-        mask = torch.zeros(len(self.mask), capacity, dtype=torch.bool, device=keys[0].device if keys else None)
+        device = self.attending[0].keys.device if self.attending else None
+        mask = torch.zeros(len(self.mask), capacity, dtype=torch.bool, device=device)
         mask[:, : self.mask.shape[1]] = self.mask
         self.mask = mask
 
     def _make_room(self, columns: int) -> None:
         """Slide the window to the left edge; grow the buffers when that frees too little."""
-        if self.window.start >= GROWTH // 2:
-            self._move(-self.window.start)
+        if self.start >= GROWTH // 2:
+            self._move(-self.start)
         else:
             self._widen(self.mask.shape[1] + max(GROWTH, self.mask.shape[1] // 4))
 
     def _widen(self, capacity: int) -> None:
-        keys, values = [layer.keys for layer in self.attending], [layer.values for layer in self.attending]
-        self._resize(keys, values, len(keys[0]) if keys else 0, capacity)
+        self._resize(self.layers, len(self.attending[0].keys) if self.attending else 0, capacity)
 
     def _move(self, by: int) -> None:
-        start, end = self.window.start, self.window.end
+        start, end = self.start, self.end
         if end + by > self.mask.shape[1]:
             self._widen(end + by + GROWTH)
         for layer in self.attending:
@@ -246,7 +189,7 @@ class Slots(Cache):
         moved = self.mask[:, start:end].clone()
         self.mask.zero_()
         self.mask[:, start + by : end + by] = moved
-        self.window.start, self.window.end = start + by, end + by
+        self.start, self.end = start + by, end + by
 
 
 def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:

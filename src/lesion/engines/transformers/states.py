@@ -1,18 +1,21 @@
-"""States: what recurrent blocks keep of a text, such as the sums of linear attention and state spaces, row by row.
+"""States: what the blocks of a cache keep of a changing set of rows, keys and values or the states of recurrent blocks.
 
-A state is that of all tokens that a row has read: none of them can be taken out of it again.
+A state, such as the sums of linear attention and state spaces, is that of all tokens that a row has read: none of them
+can be taken out of it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.cache_utils import (
+    Cache,
     CacheLayerMixin,
     DynamicCache,
     DynamicLayer,
@@ -20,6 +23,8 @@ from transformers.cache_utils import (
     LinearAttentionLayer,
 )
 
+KeptRows = Sequence[tuple[Any, Int[Tensor, " rows"]]]
+"""The layers of a cache after a pass, in the order of blocks, and of each the row that each of some texts reads."""
 _FLAGS = ("is_conv_states_initialized", "is_recurrent_states_initialized", "has_previous_state", "conv_kernel_size")
 
 
@@ -94,3 +99,53 @@ class StateRows(LinearAttentionLayer):
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         """Keep only these rows, in this order."""
         LinearAttentionLayer.reorder_cache(self, rows)
+
+
+class _KeyRows(CacheLayerMixin):
+    """A block's keys and values, [rows, heads, capacity, size]; its cache says where they are written and read."""
+
+    is_sliding = False
+    layer_type = "full_attention"
+
+    def __init__(self, cache: Any) -> None:
+        CacheLayerMixin.__init__(self)
+        self.cache = cache
+        self.is_compileable = cache.compileable
+        self.is_initialized = True  # with the first rows
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None: ...
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        keys, values = self.cache.written(self, key_states, value_states)
+        return keys, values
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.cache.width + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return int(self.cache.width)
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class _BothRows(_KeyRows, StateRows):
+    """Of a block with attention and states."""
+
+    def __init__(self, cache: Any, number_of_states: int) -> None:
+        StateRows.__init__(self, number_of_states)
+        _KeyRows.__init__(self, cache)
+
+
+class RowsCache(Cache):
+    """Keys and values, and states, of rows that come and go; it has a `width`, and says what is `written`."""
+
+    compileable: ClassVar[bool] = False
+
+    def __init__(self, config: PretrainedConfig) -> None:
+        # Weakly, so that the memory of a cache that is given up is free at once.
+        super().__init__(layers=layers_as(config, _KeyRows, _BothRows, StateRows, weakref.proxy(self)))
+        self.attending = [layer for layer in self.layers if has_keys(layer)]
+        self.recurrent = [layer for layer in self.layers if has_states(layer)]

@@ -8,14 +8,15 @@ Lengths lie on the device: a recorded step reads them there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
+from transformers.cache_utils import DynamicCache
 
-from lesion.engines.transformers.states import StateRows, has_keys, has_states, layers_as
+from lesion.engines.transformers.states import KeptRows, RowsCache, has_keys, has_states
 from lesion.models.load import Model
 
 # Columns in which the window of a step grows: each window is a recording of its own.
@@ -25,53 +26,7 @@ _RECURRENT = ("linear_attention", "mamba")
 _ATTENDING = {"hybrid": "full_attention", "hybrid_sliding": "sliding_attention"}
 
 
-class _Layer(CacheLayerMixin):
-    """One layer's keys and values, [rows, heads, capacity, size]."""
-
-    is_compileable = True
-    is_sliding = False
-    layer_type = "full_attention"
-
-    def __init__(self, slots: StaticSlots) -> None:
-        super().__init__()
-        self.slots = slots
-        self.is_initialized = False
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        slots = self.slots
-        rows, capacity = len(slots.lengths), len(slots.columns)
-        self.keys, self.values = (
-            like.new_zeros(rows, like.shape[1], capacity, like.shape[3]) for like in (key_states, value_states)
-        )
-        self.is_initialized = True
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        slots = self.slots
-        for held, new in ((self.keys, key_states), (self.values, value_states)):
-            held[slots.row, :, slots.lengths] = new[:, :, 0]
-        return self.keys[:, :, : slots.window], self.values[:, :, : slots.window]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.slots.window, 0
-
-    def get_seq_length(self) -> int:
-        return self.slots.window - 1
-
-    def get_max_length(self) -> int:
-        return len(self.slots.columns)
-
-
-class _Both(_Layer, StateRows):
-    """Of a block with attention and states."""
-
-    def __init__(self, slots: StaticSlots, number_of_states: int) -> None:
-        StateRows.__init__(self, number_of_states)
-        _Layer.__init__(self, slots)
-
-
-class StaticSlots(Cache):
+class StaticSlots(RowsCache):
     """Keys and values, and states, of a fixed number of rows.
 
     Attributes:
@@ -79,11 +34,10 @@ class StaticSlots(Cache):
         window: columns that a step looks at.
     """
 
+    compileable = True
+
     def __init__(self, config: PretrainedConfig, rows: int, capacity: int, device: torch.device) -> None:
-        layers = layers_as(config, _Layer, _Both, StateRows, self)
-        super().__init__(layers=layers)
-        self.attending = [layer for layer in layers if has_keys(layer)]
-        self.recurrent = [layer for layer in layers if has_states(layer)]
+        super().__init__(config)
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
         self.row = torch.arange(rows, device=device)
         self.columns = torch.arange(capacity, device=device)
@@ -94,16 +48,18 @@ class StaticSlots(Cache):
         """Tokens that a row can hold."""
         return len(self.columns)
 
-    def insert(
-        self,
-        keys: Sequence[Float[Tensor, "_ heads length size"]],
-        values: Sequence[Float[Tensor, "_ heads length value_size"]],
-        sources: Sequence[Int[Tensor, " new"]],
-        mask: Tensor,
-        slots: Int[Tensor, " new"],
-        unread: Int[Tensor, " new"],
-        states: Sequence[tuple[StateRows, Int[Tensor, " new"]]] = (),
-    ) -> None:
+    @property
+    def width(self) -> int:
+        """Columns that a step looks at beside the one of the newest token."""
+        return self.window - 1
+
+    def written(self, layer: Any, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write what a layer is given of the newest tokens; all that these attend to."""
+        for held, new in ((layer.keys, keys), (layer.values, values)):
+            held[self.row, :, self.lengths] = new[:, :, 0]
+        return layer.keys[:, :, : self.window], layer.values[:, :, : self.window]
+
+    def insert(self, kept: KeptRows, mask: Tensor, slots: Int[Tensor, " new"], unread: Int[Tensor, " new"]) -> None:
         """Put freshly computed prompts, padded on the left, into rows; arguments as of `Slots.insert`.
 
         Behind its tokens a row holds others of its own, or zeros: numbers that are finite if the row's are, since
@@ -111,19 +67,21 @@ class StaticSlots(Cache):
         """
         length, device = mask.shape[1], self.lengths.device
         computed = mask.sum(1).to(device)
-        kept = computed - unread.to(device)
-        slots, width = slots.to(device), int(kept.max())
+        lengths = computed - unread.to(device)
+        slots, width = slots.to(device), int(lengths.max())
         columns = (length - computed[:, None] + torch.arange(width, device=device)).clamp(max=length - 1)
-        for state, (fresh, source) in zip(self.recurrent, states, strict=True):
-            state.put(fresh, source, slots, len(self.lengths))
-        for layer, key, value, source in zip(self.attending, keys, values, sources, strict=True):
-            if not layer.is_initialized:
-                layer.lazy_initialization(key, value)
-            for target, new in ((layer.keys, key), (layer.values, value)):
+        for layer, (fresh, source) in zip(self.layers, kept, strict=True):
+            if has_states(layer):
+                layer.put(fresh, source, slots, len(self.lengths))
+            for name in ("keys", "values") if has_keys(layer) else ():
+                new, target = getattr(fresh, name), getattr(layer, name)
+                if target is None:
+                    target = new.new_zeros(len(self.lengths), new.shape[1], self.capacity, new.shape[3])
+                    setattr(layer, name, target)
                 # Of an index, a slice and an index, torch puts the indexed dimensions first.
                 target[slots, :, :width] = new[source.to(device)[:, None], :, columns].transpose(1, 2)
                 target[slots, :, width:] = 0
-        self.lengths[slots] = kept
+        self.lengths[slots] = lengths
 
     def vacate(self, rows: Int[Tensor, " left"], live: Int[Tensor, " live"]) -> None:
         """Rows that nobody reads any more begin again at the first column, so that they stay within the context."""
@@ -142,7 +100,7 @@ class StaticSlots(Cache):
     def widen(self, capacity: int) -> None:
         """Hold more tokens a row, in new buffers."""
         more = capacity - self.capacity
-        for layer in self.attending if self.attending and self.attending[0].is_initialized else ():
+        for layer in self.attending if self.attending and self.attending[0].keys is not None else ():
             layer.keys, layer.values = (torch.nn.functional.pad(t, (0, 0, 0, more)) for t in (layer.keys, layer.values))
         self.columns = torch.arange(capacity, device=self.columns.device)
 

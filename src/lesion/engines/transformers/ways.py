@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import PretrainedConfig
-from transformers.cache_utils import DummyLayer, DynamicCache
+from transformers.cache_utils import DynamicCache
 
 from lesion.engines.transformers.memory import positions
-from lesion.engines.transformers.states import has_states
+from lesion.engines.transformers.states import has_keys, has_states
 from lesion.models.load import Model
 from lesion.models.owner import held
 
@@ -137,7 +137,7 @@ def kept_by(model: Model) -> Way:
     other = _other(caches[1], model)
     layers = () if other else caches[1].layers
     states = any(map(has_states, layers))
-    drafts = not any(has_states(layer) or isinstance(layer, DummyLayer) for layer in layers)
+    drafts = all(has_keys(layer) and not has_states(layer) for layer in layers)
     kind = Kind.PLAIN if other else Kind.FAST
     sizes = fixed + token * positions(model), token, fixed
     return Way(kind, other, *sizes, states, not states or _resumes(model), drafts)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from lesion.engines.transformers.memory import positions, token_bytes
-from lesion.engines.vllm.environment import environment, leave_nothing, same_luck
+from lesion.engines.vllm.environment import environment, leave_nothing
 from lesion.errors import LesionError, UsageError
 from lesion.models.gguf_checkpoint import as_folder
 from lesion.models.load import Model
@@ -52,9 +52,9 @@ class Running:
     set_threads: Any
 
     def calls(self, method: str, *arguments: object) -> list[Any]:
-        """What a method of `LesionWorker` gives in each worker."""
+        """What a method of `lesion.engines.vllm.worker.Watch` gives in each worker."""
         with self.speaking() as engine:
-            results: list[Any] = engine.collective_rpc(method, args=arguments)
+            results: list[Any] = engine.collective_rpc("lesion", args=(method, *arguments))
         return results
 
     @contextmanager
@@ -113,15 +113,13 @@ def start(
         )
     running = Running(None, "", here, None, torch.set_num_threads)
     try:
-        with environment(here), same_luck():
-            # What vLLM warns of while it starts is not for the person who asked for a study.
-            with warnings.catch_warnings(), quiet():
-                warnings.simplefilter("ignore")
-                library = _library()
-                running.version = library.__version__
-                place, revision = _place(model, running)
-                given = _settings(model, rows, place, revision, tensor_parallel) | dict(settings)
-                running.engine = _engine(library, given, here)
+        # What vLLM warns of while it starts is not for the person who asked for a study.
+        with environment(here), quiet():
+            library = _library()
+            running.version = library.__version__
+            place, revision = _place(model, running)
+            given = _settings(model, rows, place, revision, tensor_parallel) | dict(settings)
+            running.engine = _engine(library, given, here)
     except _ElsewhereError:
         running.close()
         if in_process:
@@ -220,8 +218,7 @@ def look_ahead(source: str | Path, revision: str | None, trust_remote_code: bool
     place = as_folder(find(str(source), revision))
     given = {"model": place.place, "revision": place.revision, "trust_remote_code": trust_remote_code}
     try:
-        with environment(True), same_luck(), warnings.catch_warnings(), quiet():
-            warnings.simplefilter("ignore")
+        with environment(True), quiet():
             _library().EngineArgs(**given, skip_tokenizer_init=True, enforce_eager=True).create_engine_config()
     except LesionError:
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,12 +13,11 @@ from torch import Tensor
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, of_places, of_replacements, of_spectra, of_weights
 from lesion.edits.table import Written, factors, unit_factors
-from lesion.engines.answers import generated
-from lesion.engines.checking import check_requests, ends_of, longest_answer
-from lesion.engines.endings import Loop, StopStrings, closing_of
+from lesion.engines.checking import check_requests, ends_of
+from lesion.engines.endings import StopStrings
 from lesion.engines.engine import Request, Response
-from lesion.engines.sampling import noise_key
 from lesion.engines.transformers.memory import ROWS_ON_ACCELERATOR, rows_that_fit
+from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.vllm.building import refused, start
 from lesion.engines.vllm.guard import Kind, control_of, kinds_of
 from lesion.engines.vllm.jobs import Job, Jobs
@@ -82,15 +80,13 @@ class VllmEngine:
         self.jobs = Jobs(self._running, self.batch_size, self._ends)
         try:
             end = min(self._ends, default=-1)
-            begun = self.calls("lesion_begin", tails_of(model), model.name, end)
+            where = self.calls("begin", tails_of(model), model.name, end)[0]
             self._try()
         except BaseException:
             self.close()
             raise
-        worker = json.loads(begun[0])
-        dtype = model.dtype_name
         spread = f", {tensor_parallel} × tensor parallel" if tensor_parallel > 1 else ""
-        self.description = f"vllm {self._running.version}, {dtype}, {worker['attention']}, {worker['device']}{spread}"
+        self.description = f"vllm {self._running.version}, {model.dtype_name}, {where}{spread}"
 
     def __enter__(self) -> VllmEngine:
         return self
@@ -140,7 +136,7 @@ class VllmEngine:
             self._busy = False
 
     def calls(self, method: str, *arguments: object) -> list[Any]:
-        """What a method of `lesion.engines.vllm.worker.LesionWorker` gives in each worker."""
+        """What a method of `lesion.engines.vllm.worker.Watch` gives in each worker."""
         return self._running.calls(method, *arguments)
 
     def know(self, edits: Iterable[Compose]) -> None:
@@ -161,7 +157,7 @@ class VllmEngine:
             else:
                 units.append([site.layer, "", site.count, 0, *numbers])
         if new:
-            self.calls("lesion_edits", table.permute(2, 0, 1).tolist(), units)
+            self.calls("gates.add", table.permute(2, 0, 1).tolist(), units)
             self._columns |= {edit: len(self._columns) + index for index, edit in enumerate(new)}
 
     def column(self, places: Compose) -> int:
@@ -183,7 +179,7 @@ class VllmEngine:
                 likely = here[0].topk(min(LIKELY, len(here[0]))).indices
                 look = Look(prompt, len(prompt) - 1, (tuple(likely.tolist()),))
                 try:
-                    (job,) = self.jobs.run([Job(prompt, 2, self.column(of_places(edit)), look=look)])
+                    (job,) = self.jobs.run([Job(prompt, self.column(of_places(edit)), look=look, limit=2)])
                 except LesionError as error:
                     raise (refused(model.name, error.__cause__ or error) if kind is None else error) from error
                 there.append(job.lookups[0].scores)
@@ -216,12 +212,11 @@ class VllmEngine:
         missing: dict[str, int] = {}
         parts: dict[str, list[Job]] = {}
         for job in self.jobs.run(job for request in group for job in self._jobs(request, stops, missing)):
+            if job.row is not None:
+                yield job.row.response(job.finish, self.model)
+                continue
             request = job.request
             assert request is not None
-            if job.look is None:
-                assert job.stop is not None
-                yield generated(request, job.generated, job.finish, job.stop, self._ends, self.model, job.last)
-                continue
             done = parts.setdefault(request.key, [])
             done.append(job)
             if len(done) == missing[request.key]:
@@ -234,21 +229,9 @@ class VllmEngine:
             wanted = looks(request)
             missing[request.key] = len(wanted)
             for part, look in enumerate(wanted):
-                yield Job(look.tokens, column=column, look=look, request=request, part=part)
+                yield Job(look.tokens, column, look=look, request=request, part=part)
             return
-        decoding = request.decoding
-        sampled = decoding.temperature > 0
-        limit = longest_answer(self.model, request)
-        yield Job(
-            request.prompt,
-            limit,
-            column,
-            stops[request.key],
-            Loop(decoding.stop_loops, limit) if decoding.stop_loops else None,
-            closing=closing_of(self.model.tokenizer, request),
-            draw=(decoding.temperature, decoding.top_p, noise_key(decoding.seed, request.prompt)) if sampled else (),
-            request=request,
-        )
+        yield Job(request.prompt, column, ActiveRequest.of(self.model, request, column, stops[request.key]))
 
 
 @torch.inference_mode()

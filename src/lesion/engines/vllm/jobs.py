@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lesion.engines.answers import TRACED, Lookup
-from lesion.engines.endings import Closing, Loop, StopStrings
 from lesion.engines.engine import Request
+from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.vllm.building import Running
-from lesion.engines.vllm.wishes import Look, Settings, Wish
+from lesion.engines.vllm.wishes import Look, Wish
 from lesion.engines.vllm.worker import KEY
 from lesion.errors import LesionError
 from lesion.tasks.task import Finish
@@ -22,36 +22,25 @@ HELD = 2
 
 @dataclass(eq=False)
 class Job:
-    """One prompt, and what is wanted of it.
+    """One prompt, and what is wanted of it: an answer, whose tokens go to `row`, or what `look` names.
 
     Attributes:
-        limit: new tokens at most.
         column: of the edit it is under, among those that the workers know.
-        stop: looks for stop strings in the answer.
-        loop: looks for a loop in the answer; None where loops may go on.
-        closing: closes the trace at the limit for it; None where it may think on.
-        look: what is looked up, in place of an answer.
-        draw: see `Wish`.
-        part: which of its request's jobs this is.
-        generated, finish: the tokens of the answer, once it is done, and why it ended.
+        limit: new tokens at most, where no answer is wanted.
+        request: whose tokens are looked up; part: which of its jobs this is.
+        finish: why the answer ended, once it has.
         lookups: what was looked up, position by position.
-        last: of a traced request, between which tokens its last one was chosen (`Response.last`).
     """
 
     tokens: tuple[int, ...]
-    limit: int = 1
     column: int = 0
-    stop: StopStrings | None = None
-    loop: Loop | None = None
+    row: ActiveRequest | None = None
     look: Look | None = None
-    closing: Closing | None = None
-    draw: Settings | tuple[()] = ()
+    limit: int = 1
     request: Request | None = None
     part: int = 0
-    generated: list[int] = field(default_factory=list)
     finish: Finish = "length"
     lookups: list[Lookup] = field(default_factory=list)
-    last: tuple[tuple[int, float], ...] = ()
 
 
 class Jobs:
@@ -88,16 +77,17 @@ class Jobs:
                     job = at_work.get(output.request_id)
                     if job is None:
                         continue
-                    ended = self._hear(job, output.outputs[0].token_ids)
-                    if scores := output.outputs[0].logprobs:  # of every token that this output has
-                        most = sorted(((each.logprob, token) for token, each in scores[-1].items()), reverse=True)
-                        job.last = tuple((token, logprob) for logprob, token in most[:TRACED])
-                    if job.closing is not None and not ended and job.closing.due(job.generated):
-                        ended = self._hear(job, job.closing.tokens[: job.limit - len(job.generated)])
-                        if not ended and len(job.generated) < job.limit:
-                            closed.append(output.request_id)
-                            continue
-                        ended = True
+                    row, ended = job.row, False
+                    if row is not None:
+                        ended = self._hear(job, row, output.outputs[0].token_ids)
+                        if scores := output.outputs[0].logprobs:  # of every token that this output has
+                            most = sorted(((each.logprob, token) for token, each in scores[-1].items()), reverse=True)
+                            row.last = tuple((token, logprob) for logprob, token in most[:TRACED])
+                        if row.closing is not None and not ended and row.closing.due(row.generated):
+                            ended = self._hear(job, row, row.closing.tokens)
+                            if not ended:
+                                closed.append(output.request_id)
+                                continue
                     if ended or output.finished:
                         done.append(output.request_id)
                     if ended and not output.finished:
@@ -125,42 +115,42 @@ class Jobs:
         from vllm.sampling_params import RequestOutputKind
 
         number, self._number = self._number, self._number + 1
-        watched = (job.stop is not None and bool(job.stop.stop)) or job.loop is not None or job.closing is not None
-        first, targets = (job.look.first, job.look.targets) if job.look else (0, ())
-        forbidden = job.look.forbidden if job.look else job.request.decoding.forbidden if job.request else ()
-        wish = Wish(number, job.column, len(job.tokens), first, targets, job.draw, forbidden)
+        row, look = job.row, job.look
+        wish, limit, watched, traced = Wish(number, job.column, len(job.tokens)), job.limit, False, False
+        said: list[int] = []
+        if look is not None:
+            wish = replace(wish, first=look.first, targets=look.targets, forbidden=look.forbidden)
+        if row is not None:
+            decoding, said, limit, traced = row.request.decoding, row.generated, row.limit, row.request.traced
+            watched = bool(row.stop.stop) or row.loop is not None or row.closing is not None
+            wish = replace(wish, forbidden=decoding.forbidden)
+            if row.noise_key is not None:
+                wish = replace(wish, draw=(decoding.temperature, decoding.top_p, row.noise_key))
         parameters = SamplingParams(
             temperature=0.0,  # what is drawn is drawn by the worker, see `lesion.engines.vllm.wishes.draw`
-            max_tokens=job.limit - len(job.generated),
+            max_tokens=limit - len(said),
             stop_token_ids=sorted(self.ends),
             ignore_eos=True,
             detokenize=False,
-            logprobs=TRACED if job.request and job.request.traced else None,
+            logprobs=TRACED if traced else None,
             output_kind=RequestOutputKind.DELTA if watched else RequestOutputKind.FINAL_ONLY,
-            extra_args={KEY: wish.plain()},
+            extra_args={KEY: asdict(wish)},
         )
         with self.running.speaking() as engine:
-            engine.add_request(str(number), tokens_input([*job.tokens, *job.generated]), parameters)
+            engine.add_request(str(number), tokens_input([*job.tokens, *said]), parameters)
         return str(number)
 
-    def _hear(self, job: Job, tokens: Iterable[int]) -> bool:
+    def _hear(self, job: Job, row: ActiveRequest, tokens: Iterable[int]) -> bool:
         for token in tokens:
-            job.generated.append(int(token))
-            if job.look is not None:
-                continue
-            if token in self.ends or (job.stop is not None and job.stop.hit(job.generated)):
-                job.finish = "stop"
+            if finish := row.say(int(token), True):
+                job.finish = finish
                 return True
-            # At the limit an answer has met the limit, loop or not.
-            if job.loop is not None and len(job.generated) < job.limit and job.loop.hit(job.generated):
-                job.finish = "loop"
-                return True
-            if job.closing is not None and job.closing.due(job.generated):
-                return False  # what vLLM has computed behind it is no part of the answer
+            if row.closing is not None and row.closing.due(row.generated):
+                break  # what vLLM has computed behind it is no part of the answer
         return False
 
     def _collect(self) -> None:
-        results = json.loads(self.running.calls("lesion_lookups")[0])
+        results = json.loads(self.running.calls("found")[0])
         for key, value in results.items():
             known = self._found.get(int(key))
             if isinstance(known, dict) and isinstance(value, dict):
@@ -181,6 +171,6 @@ class Jobs:
             job.lookups = [Lookup(tuple(scores), tuple(ranks), *others) for scores, ranks, *others in entries]
             return
         # What broke behind the end, in a step that was under way already, is no part of the answer.
-        if isinstance(results, int) and results < len(job.generated):
+        if job.row is not None and isinstance(results, int) and results < len(job.row.generated):
             job.finish = "nonfinite"
-            del job.generated[results:]
+            del job.row.generated[results:]

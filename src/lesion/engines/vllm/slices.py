@@ -39,10 +39,8 @@ class Slices:
         self.name = name
         self._back: list[Callable[[], None]] = []
 
-    def wanted(self, places: Sequence[tuple[int, str]]) -> list[list[Any]]:
-        """The parameters, block (−1 for the head) and path, that must be written together with these, themselves
-        included.
-        """
+    def wanted(self, places: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """The parameters, [block (−1: the head), path], that must be written together with these, and these."""
         together: dict[tuple[int, str], None] = {}
         for block, path in places:
             module, part = self._module(block, path)
@@ -110,11 +108,7 @@ class Slices:
     def _overwrite(self, module: nn.Module, matrices: Sequence[tuple[str | int | None, Tensor]]) -> int:
         weight: Any = module.weight
         kept = weight.data.clone()
-
-        def put_back() -> None:
-            weight.data.copy_(kept)
-
-        self._back.append(put_back)
+        self._back.append(lambda: weight.data.copy_(kept))
         _load(weight, matrices)
         return int((weight.data != kept).sum())
 

@@ -40,9 +40,30 @@ def edited_on(
     The network that lies here is edited too meanwhile: it is where edited matrices are computed.
     """
     model = engine.model
+    places = list(dict.fromkeys(place_of(model, matrix) for matrix in touched(model, weights, truncations)))
     with written(model, weights, truncations):
-        with handed(engine, [place_of(model, matrix) for matrix in touched(model, weights, truncations)]):
+        if not places:
             yield
+            return
+        wanted = [(int(block), str(path)) for block, path in engine.calls("slices.wanted", list(map(list, places)))[0]]
+        tensors = {f"{block}:{path}": _whole(model, block, path) for block, path in wanted}
+        room = _in_memory(sum(tensor.nbytes for tensor in tensors.values()))
+        with tempfile.TemporaryDirectory(prefix="lesion-", dir=room) as folder:
+            file = Path(folder) / "matrices.safetensors"
+            save_file(tensors, file)
+            del tensors
+            try:
+                results = engine.calls("slices.write", str(file))
+                file.unlink()
+                if not any(changed or packed for changed, packed in results):
+                    raise LesionError(
+                        f"The weights that vLLM has of {model.name} did not change when edited ones were written; use"
+                        f" --engine transformers."
+                    )
+                yield
+            finally:
+                if not engine.closed:
+                    engine.calls("slices.restore")
 
 
 def without_matrices(edit: Edit, model: Model) -> Edit:
@@ -84,34 +105,6 @@ def tails_of(model: Model) -> list[dict[str, str]]:
 
 def _path(block: Block, wanted: nn.Module) -> str:
     return next(path for path, module in block.module.named_modules() if module is wanted)
-
-
-@contextmanager
-def handed(engine: VllmEngine, places: Sequence[Place]) -> Iterator[None]:
-    """The workers have the weights of the network here at these places; theirs come back afterwards."""
-    distinct = list(dict.fromkeys(places))
-    if not distinct:
-        yield
-        return
-    wanted = [(int(block), str(path)) for block, path in engine.calls("lesion_wanted", list(map(list, distinct)))[0]]
-    tensors = {f"{block}:{path}": _whole(engine.model, block, path) for block, path in wanted}
-    room = _in_memory(sum(tensor.nbytes for tensor in tensors.values()))
-    with tempfile.TemporaryDirectory(prefix="lesion-", dir=room) as folder:
-        file = Path(folder) / "matrices.safetensors"
-        save_file(tensors, file)
-        del tensors
-        try:
-            results = engine.calls("lesion_write", str(file))
-            file.unlink()
-            if not any(changed or packed for changed, packed in results):
-                raise LesionError(
-                    f"The weights that vLLM has of {engine.model.name} did not change when edited ones were written;"
-                    f" use --engine transformers."
-                )
-            yield
-        finally:
-            if not engine.closed:
-                engine.calls("lesion_restore")
 
 
 def _whole(model: Model, block: int, path: str) -> Float[Tensor, "out in"]:

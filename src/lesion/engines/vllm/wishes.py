@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,13 +40,9 @@ class Wish:
     draw: Settings | tuple[()] = ()
     forbidden: tuple[int, ...] = ()
 
-    def plain(self) -> dict[str, object]:
-        """As plain numbers and lists."""
-        return asdict(self)
-
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Wish:
-        """The wish that `plain` wrote; tuples may have become lists."""
+        """The wish that `asdict` wrote; tuples may have become lists."""
         vectors = {name: tuple(plain[name]) for name in ("draw", "forbidden")}
         return cls(**{**plain, "targets": tuple(map(tuple, plain["targets"])), **vectors})
 

@@ -1,13 +1,14 @@
 """What runs inside every worker of vLLM: it puts edits on the model that the worker holds and looks at its logits.
 
-vLLM mixes `LesionWorker` into its worker class (`worker_extension_cls`); the engine calls its methods by name. Their
-arguments and results are text, numbers and lists: nothing that would have to be trusted to be unpacked.
+vLLM mixes `LesionWorker` into its worker class (`worker_extension_cls`). Arguments and results of what the engine calls
+are text, numbers and lists: nothing that would have to be trusted to be unpacked.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -24,44 +25,25 @@ KEY = "lesion"
 
 
 class LesionWorker:
-    """Methods that the engine calls in every worker."""
+    """The one method that the engine calls in every worker."""
 
     model_runner: Any
 
-    def lesion_begin(self, tails: list[Any], name: str, end: int) -> str:
-        """Hang the hooks that serve all edits; gives, as JSON, the attention backend and the device.
+    def lesion(self, method: str, *arguments: Any) -> Any:
+        """What a method of the worker's `Watch` gives, or of its `gates` or `slices`, such as `slices.restore`.
 
-        `tails` as of `layers_of`; `end` is a token that ends an answer, −1 where none does.
+        The first is `begin`, with the arguments of `Watch`: it hangs the hooks that serve all edits.
         """
-        self._lesion = Watch(self.model_runner, tails, name, end)
-        return json.dumps(self._lesion.describe())
-
-    def lesion_edits(self, factors: list[Any], units: list[Any]) -> None:
-        """Further edits of places, see `TokenGates.add`."""
-        self._lesion.gates.add(factors, units)
-
-    def lesion_lookups(self) -> str:
-        """What was results since the last call, as JSON: request number → what it looked up, or where it broke."""
-        results, self._lesion.lookups = self._lesion.lookups, {}
-        return json.dumps(results)
-
-    def lesion_wanted(self, places: list[Any]) -> list[Any]:
-        """The parameters, [block, path] each, that must come together with these, see `Slices.wanted`."""
-        return self._lesion.slices.wanted([(block, path) for block, path in places])
-
-    def lesion_write(self, file: str) -> list[int]:
-        """Write the matrices of a safetensors file, see `Slices.write`."""
-        return self._lesion.slices.write(file)
-
-    def lesion_restore(self) -> None:
-        """Take back what was written last."""
-        self._lesion.slices.restore()
+        if method == "begin":
+            self._lesion = Watch(self.model_runner, *arguments)
+            return self._lesion.describe()
+        return attrgetter(method)(self._lesion)(*arguments)
 
 
 class Watch:
     """The hooks on one worker's model, and what its requests want.
 
-    Broken rows are made to say the token `end`; −1 where there is none.
+    `tails` as of `layers_of`. Broken rows are made to say the token `end`, that of an answer's end; −1 where none is.
     """
 
     def __init__(self, runner: Any, tails: Sequence[Mapping[str, str]], name: str, end: int) -> None:
@@ -91,14 +73,17 @@ class Watch:
         self.model.forward = self.forward
         self._scheduled: Any = None
 
-    def describe(self) -> dict[str, str]:
+    def describe(self) -> str:
         """vLLM's name of what computes attention, and the device."""
         groups = [group for groups in self.runner.attn_groups for group in groups]
         device = next(self.model.parameters()).device
-        return {
-            "attention": "+".join(dict.fromkeys(group.backend.get_name() for group in groups)),
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        }
+        attention = "+".join(dict.fromkeys(group.backend.get_name() for group in groups))
+        return f"{attention}, {torch.cuda.get_device_name(device) if device.type == 'cuda' else device.type}"
+
+    def found(self) -> str:
+        """What was found since the last call, as JSON: request number → what it looked up, or where it broke."""
+        found, self.lookups = self.lookups, {}
+        return json.dumps(found)
 
     def execute(self, scheduled: Any, *args: Any, **kwargs: Any) -> Any:
         """One step of vLLM, with what is scheduled for it at hand."""

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from lesion.arguments import validated
 from lesion.edits.gates import addresses_by_module
 from lesion.engines.checking import check_texts
-from lesion.engines.transformers.branching import Origins, with_branches
+from lesion.engines.transformers.branching import with_branches
 from lesion.engines.transformers.engine import way_of
+from lesion.engines.transformers.growing import Growth
 from lesion.engines.transformers.memory import ran_out
 from lesion.engines.transformers.prefill import rows_to_score
 from lesion.engines.transformers.prefix_cache import Recorder
@@ -270,7 +271,8 @@ def _pass(
     blocks = len(model.anatomy.blocks)
     rows_at = [1 + sum(patch.place.layer <= layer for patch in patches) for layer in range(blocks)]
     count = 1 + len(patches)
-    origins = Origins(torch.zeros(count, dtype=torch.long), torch.zeros(count, dtype=torch.bool), 1)
+    none = torch.zeros(count, dtype=torch.long)
+    growth = Growth(torch.arange(count), none, rows_at, none.bool())
     by_site: dict[Place, list[int]] = {}
     for row, patch in enumerate(patches, start=1):
         by_site.setdefault(patch.place.site, []).append(row)
@@ -296,7 +298,7 @@ def _pass(
     length = len(tokens)
     cache = Recorder(model.network.config, start, before) if prefix else Recorder(model.network.config)
     with (
-        with_branches(model, origins, rows_at),
+        with_branches(model, growth),
         _hooks({site: sites[site] for site in by_site}, lambda layer: rows_at[layer], put),
     ):
         output = model.network(
