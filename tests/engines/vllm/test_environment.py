@@ -15,9 +15,9 @@ def messages() -> Iterator[list[str]]:
     kept: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: kept.append(record.getMessage())
-    logging.getLogger().addHandler(handler)
+    logging.getLogger("vllm").addHandler(handler)
     yield kept
-    logging.getLogger().removeHandler(handler)
+    logging.getLogger("vllm").removeHandler(handler)
 
 
 def test_vllms_warnings_are_quiet_while_it_starts_its_errors_are_not(messages, monkeypatch):
