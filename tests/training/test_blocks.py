@@ -3,8 +3,10 @@
 import pytest
 
 from lesion.errors import LesionError, UsageError
+from lesion.models.load import wrap
 from lesion.training.blocks import adapter_size, linear_modules, trainable
-from tiny import model
+from lesion.verification import zoo
+from tiny import model, tokenizer
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gpt2", "mixtral"])
@@ -56,3 +58,16 @@ def fused(family):
 def test_fused_experts_take_no_adapter():
     with pytest.raises(LesionError, match="no linear layer of its own"):
         linear_modules(model("mixtral"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [("falcon_h1", [0, 1, 2, 3]), ("jamba", [0, 2]), ("bamba", [0, 2]), ("nemotron_h", [0]), ("lfm2", [])],
+)
+def test_an_adapter_is_refused_where_the_code_of_a_block_would_pass_it_by(kind, refused):
+    subject = wrap(zoo.made(kind), tokenizer(), kind)
+    for index in refused:
+        with pytest.raises(LesionError, match=f"Block {index} of {kind} has a state-space layer"):
+            adapter_size(subject, 1, [index])
+    dense = [block.index for block in subject.anatomy.blocks if block.mlp is None or block.mlp.experts is None]
+    assert all(adapter_size(subject, 1, [index]) for index in set(dense) - set(refused))

@@ -121,6 +121,11 @@ def linear_modules(model: Model, blocks: Collection[int] | None = None) -> dict[
         block = model.anatomy.blocks[index]
         prefix = _path(model.network, block.module)
         here = {f"{prefix}.{n}": m for n, m in block.module.named_modules() if isinstance(m, nn.Linear | Conv1D)}
+        if not all(matrix.called for matrix in block.matrices.values()) or _has_state_space(block.module):
+            raise LesionError(
+                f"Block {index} of {model.name} has a state-space layer, whose code takes weights past any adapter;"
+                " train the blocks themselves, without a rank (--adapter), or choose other blocks."
+            )
         weights = {id(module.weight) for module in here.values()}
         for matrix in block.matrices.values():
             if id(getattr(matrix.module, matrix.attribute)) not in weights:
@@ -130,6 +135,13 @@ def linear_modules(model: Model, blocks: Collection[int] | None = None) -> dict[
                 )
         modules |= here
     return modules
+
+
+def _has_state_space(block: nn.Module) -> bool:
+    """Whether a block has a mixer of Mamba's kind, by the parameters that all of them have: its kernels are given the
+    weight of the last matrix, which PEFT refuses for some types, and training would not reach for the others.
+    """
+    return any({"A_log", "D"} <= dict(part.named_parameters(recurse=False)).keys() for part in block.modules())
 
 
 def adapter_size(model: Model, rank: int, blocks: Collection[int] | None = None) -> int:
