@@ -6,6 +6,7 @@ from transformers import AutoModelForCausalLM
 
 import lesion
 from lesion.edits.files.as_weights import as_weights, edit_files
+from lesion.models.load import wrap
 from lesion.verification import zoo
 from tiny import model, tiny, tokenizer
 
@@ -167,3 +168,11 @@ def test_what_is_another_function_as_weights_is_refused_and_its_obstacle_named(f
     refusal = f"'{edit}' cannot be written into the weights of tiny:{family}: {why}"
     with pytest.raises(lesion.UsageError, match=refusal):
         edit_files(edit, lambda: model(family))
+
+
+def test_a_factor_of_0_is_not_advised_where_it_is_no_way_out():
+    """Blocks of MiniMax add to a multiple of their normalised input."""
+    subject = wrap(zoo.made("minimax"), tokenizer(), "tiny:minimax")
+    refusal = r"block 1 adds something beside .* Write '1.attention×0 \+ 1.mlp×0' if that is meant, or keep"
+    with pytest.raises(lesion.UsageError, match=refusal):
+        edit_files("1×0", lambda: subject)

@@ -163,15 +163,15 @@ def _obstacle(places: Compose, model: Model) -> str:
         if _same(Compose((part,)), model):
             continue
         branches = Compose((ScaleAttention(part.layer, part.factor), ScaleMlp(part.layer, part.factor)))
+        removes = _same(Compose((replace(part, factor=0.0),)), model)
         if part.unit == "block" and len(_branches(part, model)) == len(branches.edits) and _same(branches, model):
-            return (
-                f"the MLP of block {part.layer} would read an attention multiplied by {part.factor:g}, too. Write "
-                f"'{branches}' if that is meant, or a factor of 0, or k{KEEP[1:]}"
-            )
+            why = f"the MLP of block {part.layer} would read an attention multiplied by {part.factor:g}, too"
+            other = f"block {part.layer} adds something beside what its attention and MLP add"
+            zero = " or a factor of 0," if removes else ""
+            return f"{why if removes else other}. Write '{branches}' if that is meant,{zero} or k{KEEP[1:]}"
         norms = [branch for branch in _branches(part, model) if "norm" in type(branch.tail).__name__.lower()]
         if norms:
-            removed = replace(part, factor=0.0)
-            instead = "write a factor of 0, or " if _same(Compose((removed,)), model) else ""
+            instead = "write a factor of 0, or " if removes else ""
             advice = f"{instead}k{KEEP[1:]}"
             where = f"{part.layer}.{norms[0].name}"
             return f"a norm stands behind the last matrix of {where}. {advice[:1].upper()}{advice[1:]}"
