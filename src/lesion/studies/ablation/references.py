@@ -8,7 +8,7 @@ Answers are stored under one edit all the same, named by the digest of all frame
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +17,14 @@ from lesion.activations.calibration import Calibration, Frame, calibration, fram
 from lesion.activations.contributions import FEWEST_TEXTS as FEWEST_ALIGNED
 from lesion.activations.contributions import PLACES, Kind, observed, reference, sampled
 from lesion.activations.optimal import FEWEST_TEXTS, STEPS, fitted
-from lesion.core.inference import PendingAnswer
 from lesion.core.run import Evaluation, Pending
 from lesion.core.study_file import ModelChoice, TaskChoice
+from lesion.edits.edit import Edit, Scale
 from lesion.edits.reference import Reference, read_reference
-from lesion.edits.replace import ReplacedUnit, place_of
+from lesion.edits.replace import Replace, ReplacedUnit, place_of
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.studies.ablation.sweep import CONTRIBUTIONS, OF_HEADS, PlaceEdit, Replacement, made
+from lesion.studies.ablation.sweep import CONTRIBUTIONS, OF_HEADS, PlaceEdit, Replacement, source_of
 from lesion.tasks.catalogue import calibration_items
 from lesion.tasks.continuations import encode_solved
 from lesion.tasks.task import Item, Task
@@ -33,8 +33,6 @@ from lesion.tasks.wrapped import gold_name
 TEXTS = 100
 """So many texts of a task make its reference, or all that it has."""
 FOLDER = "references"
-
-
 ALIGNED_TEXTS = 50
 """So many texts of a frame, at most."""
 
@@ -44,16 +42,17 @@ class OfFrame:
     """Items of one frame with the reference of its texts.
 
     Attributes:
-        own: the place among the texts of `resample` at which an item itself stands; it is not drawn.
+        own: the place among the texts of `resample` at which an item itself stands, which is not drawn; −1: nowhere.
     """
 
     items: tuple[str, ...]
     reference: Reference
-    own: int | None = None
+    own: int = -1
 
-    def draw(self, number: int) -> int:
-        """The text of a draw: the texts in their order without the item itself."""
-        return number if self.own is None or number < self.own else number + 1
+    def draw(self, edit: Replacement) -> int:
+        """The number of the text for a draw of `resample`: in their order, without the item itself."""
+        passed_over = edit.kind == "resample" and 0 <= self.own <= edit.draw
+        return edit.draw + passed_over
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,18 @@ class Frames:
     @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits of all references with their items."""
-        parts = sorted(
-            (each.reference.digest, -1 if each.own is None else each.own, *each.items) for each in self.frames
-        )
-        return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return _hashed(repr(sorted((each.reference.digest, each.own, *each.items) for each in self.frames)))[:16]
+
+    def edits(self, edit: Replacement, items: Sequence[Item]) -> Iterator[tuple[list[Edit], list[Item]]]:
+        """An edit with the reference of every frame that has some of the items, all stored under one name."""
+        for frame in self.frames:
+            if own := [item for item in items if item.id in frame.items]:
+                name = f"{edit}@{self.digest}"
+                yield [Replace(edit.address, edit.kind, frame.reference, frame.draw(edit), name)], own
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 References = Mapping[str, Mapping[str, Reference | Frames]]
@@ -148,14 +155,9 @@ class _OfTask:
             texts = self._calibration(frame.texts)
             if stored is None or lacks:
                 whole = reference(
-                    self.model,
-                    texts,
-                    kinds=("position", "resample"),
-                    units=units,
-                    draws=draws + 1,
-                    vectors=1,
+                    self.model, texts, kinds=("position", "resample"), units=units, draws=draws + 1, vectors=1,
                     seed=self.seed,
-                )
+                )  # fmt: skip
                 vectors = {
                     kind: {address: of for address, of in by_address.items() if address in addresses}
                     for kind, by_address in whole.vectors.items()
@@ -166,39 +168,32 @@ class _OfTask:
                 self.watcher.answered(len(frame.texts))
             questions = {text.id: text.question for text in frame.texts}
             order = [questions[texts.ids[place]] for place in sampled(texts, draws + 1, self.seed)]
-            by_own: dict[int | None, list[str]] = {}
+            places = {question: place for place, question in reversed([*enumerate(order)])}
+            by_own: dict[int, list[str]] = {}
             for item in frame.items:
-                by_own.setdefault(order.index(item.question) if item.question in order else None, []).append(item.id)
+                by_own.setdefault(places.get(item.question, -1), []).append(item.id)
             held += [OfFrame(tuple(ids), stored, own) for own, ids in by_own.items()]
         self.references[source] = Frames(tuple(held))
 
     def fit(self, addresses: Sequence[str]) -> None:
         """Read or fit the constants of places, each of which is a reference of its own."""
-        missing = []
-        for address in addresses:
-            stored = self._read(f"optimal {address}")
-            if stored is None:
-                missing.append(address)
-            else:
-                self.references[f"optimal {address}"] = stored
-        if not missing:
-            return
-        if len(self.others) < FEWEST_TEXTS:
+        stored = {f"optimal {address}": self._read(f"optimal {address}") for address in addresses}
+        self.references |= {source: each for source, each in stored.items() if each is not None}
+        missing = [address for address in addresses if f"optimal {address}" not in self.references]
+        if missing and len(self.others) < FEWEST_TEXTS:
             raise UsageError(
                 f"The optimal constant is fitted on at least {FEWEST_TEXTS} items that are not evaluated, and"
                 f" {self.task.name} has {len(self.others)} of them: ask for fewer items (--items), or leave optimal out"
                 " of --replace."
             )
-        heads = [address for address in missing if place_of(address)[1] == "head"]
-        whole = [address for address in missing if address not in heads]
-        for source, places in ((CONTRIBUTIONS, whole), (f"{CONTRIBUTIONS} {OF_HEADS}", heads)):
-            if not places:
-                continue
+        by_source: dict[str, list[str]] = {}
+        for address in missing:
+            by_source.setdefault(source_of(place_of(address)[1], CONTRIBUTIONS), []).append(address)
+        for source, places in by_source.items():
             start = self.observe(source)
             about = (start.model, start.fingerprint, self.texts.label, start.tokens)
-            for address, vector, fit in fitted(
-                self.model, self.texts, places, start, STEPS, self.seed, None, self.watcher
-            ):
+            fits = fitted(self.model, self.texts, places, start, STEPS, self.seed, None, self.watcher)
+            for address, vector, fit in fits:
                 held = Reference(*about, {"optimal": {address: vector}}, {address: fit})
                 self._keep(f"optimal {address}", held)
                 self.references[f"optimal {address}"] = held
@@ -218,18 +213,16 @@ class _OfTask:
     def texts(self) -> Calibration:
         """Prompts with their gold solutions."""
         pool = self.others if len(self.others) >= FEWEST_TEXTS else calibration_items(self.task)
-        return self._calibration(pool, TEXTS)
+        return self._calibration(pool)
 
-    def _calibration(self, pool: Sequence[Item], most: int | None = None) -> Calibration:
-        count = len(pool) if most is None else min(most, len(pool))
+    def _calibration(self, pool: Sequence[Item]) -> Calibration:
+        count = min(TEXTS, len(pool))
         return calibration(self.model, self.task, count, seed=self.seed, style=self.style, items=pool)
 
     def _path(self, source: str) -> Path:
         """The file of a source: what decides the reference, as a hash; how a text is put into tokens among it."""
-        decided = hashlib.sha256(f"{self.decided}|{source}|{self.spelt}".encode("utf-8", "surrogatepass")).hexdigest()[
-            :16
-        ]
-        return self.evaluation.run.folder / FOLDER / f"{decided}.safetensors"
+        decided = _hashed(f"{self.decided}|{source}|{self.spelt}")
+        return self.evaluation.run.folder / FOLDER / f"{decided[:16]}.safetensors"
 
     def _read(self, source: str) -> Reference | None:
         """The reference of these weights that the folder has; None where it has none."""
@@ -253,61 +246,39 @@ class _OfTask:
 
 def _file(source: str, frame: Frame) -> str:
     """What the reference of a frame is kept under."""
-    texts = repr([(text.shots, text.question) for text in frame.texts])
-    return f"{source} {hashlib.sha256(texts.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return f"{source} {_hashed(repr([(text.shots, text.question) for text in frame.texts]))}"
 
 
-def pending_of(
-    evaluation: Evaluation,
-    chosen: ModelChoice,
-    model: Model,
-    edits: Sequence[PlaceEdit],
-    references: References,
-    tasks: Mapping[TaskChoice, Task] | None = None,
-    items: Mapping[TaskChoice, Sequence[Item]] | None = None,
-    stored: Container[str] | None = None,
-) -> Pending:
-    """The answers that are wanted of a model (`Evaluation.pending`), each task under edits with its own reference."""
-    tasks = evaluation.tasks if tasks is None else tasks
-    whole = Pending(0, {})
-    for choice, task in tasks.items():
-        held = references.get(choice.name, {})
-        of_task = evaluation.items_of(choice) if items is None else items[choice]
-        framed = [edit for edit in edits if isinstance(edit, Replacement) and isinstance(held[edit.source], Frames)]
-        others = [made(edit, _single(edit, held)) for edit in edits if edit not in framed]
-        part = evaluation.pending(chosen, model, others, {choice: task}, items, stored)
-        cells = dict(part.cells)
-        for edit in framed:
-            of_frames = held[edit.source]
-            if isinstance(of_frames, Frames):
-                cells |= _of_frames(evaluation, chosen, model, edit, of_frames, {choice: task}, of_task, stored)
-        whole = Pending(whole.total + part.total + len(framed) * len(of_task), whole.cells | cells)
-    return whole
+@dataclass(frozen=True)
+class ModelSweep:
+    """A model of a study with the edits under which it is evaluated, and the references of every task."""
 
+    evaluation: Evaluation
+    chosen: ModelChoice
+    model: Model
+    edits: Sequence[PlaceEdit]
+    references: References
 
-def _single(edit: PlaceEdit, held: Mapping[str, Reference | Frames]) -> Reference | None:
-    of = held.get(edit.source) if isinstance(edit, Replacement) else None
-    return of if isinstance(of, Reference) else None
-
-
-def _of_frames(
-    evaluation: Evaluation,
-    chosen: ModelChoice,
-    model: Model,
-    edit: Replacement,
-    frames: Frames,
-    task: Mapping[TaskChoice, Task],
-    items: Sequence[Item],
-    stored: Container[str] | None,
-) -> dict[str, PendingAnswer]:
-    """The answers under one edit that has a reference of its own for every frame, stored under one name."""
-    (choice,) = task
-    name = f"{edit}@{frames.digest}"
-    cells: dict[str, PendingAnswer] = {}
-    for frame in frames.frames:
-        in_frame = [item for item in items if item.id in frame.items]
-        draw = frame.draw(edit.draw) if edit.kind == "resample" else 0
-        if in_frame:
-            edits = [made(edit, frame.reference, draw=draw, name=name)]
-            cells |= evaluation.pending(chosen, model, edits, task, {choice: in_frame}, stored).cells
-    return cells
+    def pending(
+        self,
+        tasks: Mapping[TaskChoice, Task],
+        items: Mapping[TaskChoice, Sequence[Item]],
+        stored: Container[str] | None = None,
+    ) -> Pending:
+        """The answers that are wanted (`Evaluation.pending`), each task under edits with its own references."""
+        whole = Pending(0, {})
+        for choice, task in tasks.items():
+            of_all: list[Edit] = [edit for edit in self.edits if isinstance(edit, Scale)]
+            parts: list[tuple[list[Edit], Sequence[Item]]] = [(of_all, items[choice])]
+            for edit in (each for each in self.edits if isinstance(each, Replacement)):
+                held = self.references[choice.name][edit.source]
+                if isinstance(held, Reference):
+                    of_all.append(Replace(edit.address, edit.kind, held, edit.draw))
+                else:
+                    parts += held.edits(edit, items[choice])
+            cells = dict(whole.cells)
+            for edits, own in parts:
+                of_part = {choice: own}
+                cells |= self.evaluation.pending(self.chosen, self.model, edits, {choice: task}, of_part, stored).cells
+            whole = Pending(whole.total + (1 + len(self.edits)) * len(items[choice]), cells)
+        return whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 
 from lesion.core.baseline import NothingToShow, baseline_first
 from lesion.core.cached_answers import gold_of, gold_tasks
@@ -15,7 +15,7 @@ from lesion.core.preflight import refuse_unfit_styles
 from lesion.core.row import StoredAnswer
 from lesion.core.run import Evaluation, Pending, Run, refuse_scored
 from lesion.core.store import Store
-from lesion.core.study_file import ModelChoice
+from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.engines.engine import Engine
 from lesion.errors import UsageError
 from lesion.models.load import Model, peek
@@ -23,7 +23,7 @@ from lesion.studies.ablation.early import answer_early, early_tasks
 from lesion.studies.ablation.invariance.families import from_base
 from lesion.studies.ablation.plan import hold, refuse_not_evaluated, register
 from lesion.studies.ablation.recall import summarised
-from lesion.studies.ablation.references import References, pending_of, references_of
+from lesion.studies.ablation.references import ModelSweep, references_of
 from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.screening import ITEMS, chosen_edits, no_screen
 from lesion.studies.ablation.stopping import Stopping, Verdicts
@@ -33,6 +33,7 @@ from lesion.tasks.catalogue import find
 from lesion.tasks.early import TOKENS
 from lesion.tasks.prompts import resolve
 from lesion.tasks.style import Style
+from lesion.tasks.task import Task
 from lesion.tasks.wrapped import gold_name, guessing
 
 SCORED = (
@@ -40,25 +41,24 @@ SCORED = (
     " log-probabilities."
 )
 """What to do where a task has no accuracy that could be decided on."""
+NOTHING: tuple[object, ...] = (None, "", [], {})
+"""What is not stored of a model: that there is nothing of it."""
 
 
-def notes_on_other_plan(folder: Path, plan: StopPlan) -> list[str]:
-    """Notes where stored answers were looked at before under another effect, level or rule than `plan` has."""
-    if not (folder / FILE).exists():
-        return []
-    with Store.read(folder) as store:
+def note_other_plan(run: Run, plan: StopPlan) -> None:
+    """Say that stored answers were looked at before under another effect, level or rule than `plan` has."""
+    if not (run.folder / FILE).exists():
+        return
+    with Store.read(run.folder) as store:
         before = tomllib.loads(store.study[1]).get("stop") if len(store) else None
     if before is None:
-        return []
-    settings = (before["effect"], before["level"], before.get("rule", plan.rule))
-    if settings == (plan.effect, plan.level, plan.rule):
-        return []
-    by = "" if settings[2] == plan.rule else f" by {settings[2]}"
-    error = "family-wise error" if plan.rule == "e-Holm" else "false discovery rate"
-    return [
-        f"The answers there were looked at before with effect {before['effect']:g} and level {before['level']:g}{by}."
-        f" The {error} is limited for an effect and a rule that are chosen before anybody looks."
-    ]
+        return
+    effect, level, rule = before["effect"], before["level"], before.get("rule", plan.rule)
+    if (effect, level, rule) != (plan.effect, plan.level, plan.rule):
+        run.watcher.note(
+            f"The answers there were looked at before with effect {effect:g}, level {level:g} and {rule}. Wrong calls"
+            " are limited for an effect and a rule that are chosen before anybody looks."
+        )
 
 
 def answer_until_decided(
@@ -113,42 +113,37 @@ def refuse_doubled(study: Study) -> None:
         )
 
 
-def screen(
-    evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[PlaceEdit], references: References
-) -> None:
+def generating(evaluation: Evaluation) -> dict[TaskChoice, Task]:
+    """The tasks whose answers are generated, and not scored."""
+    return {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}
+
+
+def screen(sweep: ModelSweep) -> None:
     """Score the gold solutions of tasks that generate, under no edit and under each, and keep them as `gold:TASK`."""
-    generating = {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}
+    evaluation = sweep.evaluation
+    generated = generating(evaluation)
     for choice in evaluation.tasks:
-        if choice not in generating:
+        if choice not in generated:
             evaluation.run.watcher.note(no_screen(choice.name))
-    items = {gold_of(choice): evaluation.items[choice][:ITEMS] for choice in generating}
-    evaluation.ask(gold_tasks(generating), items)
-    pending = pending_of(evaluation, chosen, model, edits, references, gold_tasks(generating), items)
+    items = {gold_of(choice): evaluation.items[choice][:ITEMS] for choice in generated}
+    evaluation.ask(gold_tasks(generated), items)
+    pending = sweep.pending(gold_tasks(generated), items)
     evaluation.planned += pending.total
-    evaluation.answer(chosen, model, pending, "answers of the screen")
+    evaluation.answer(sweep.chosen, sweep.model, pending, "answers of the screen")
 
 
-def pending_at_top(
-    evaluation: Evaluation,
-    chosen: ModelChoice,
-    model: Model,
-    edits: Sequence[PlaceEdit],
-    references: References,
-    top: int,
-) -> Pending:
+def pending_at_top(sweep: ModelSweep, top: int) -> Pending:
     """What is left to answer where generation is limited to what the screen ranks first (`chosen_edits`).
 
     Tasks that generate nothing are answered under every edit.
     """
-    generating = {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}
-    others = {choice: task for choice, task in evaluation.tasks.items() if choice not in generating}
-    ids = {choice.name: [item.id for item in evaluation.items[choice]] for choice in generating}
-    kept = chosen_edits(evaluation.store.answers(model=chosen.name), ids, edits, top)
-    parts = [
-        pending_of(evaluation, chosen, model, own, references, tasks)
-        for own, tasks in ((kept, generating), (edits, others))
-    ]
-    return Pending(sum(part.total for part in parts), {**parts[0].cells, **parts[1].cells})
+    evaluation, generated = sweep.evaluation, generating(sweep.evaluation)
+    others = {choice: task for choice, task in evaluation.tasks.items() if choice not in generated}
+    ids = {choice.name: [item.id for item in evaluation.items[choice]] for choice in generated}
+    kept = chosen_edits(evaluation.store.answers(model=sweep.chosen.name), ids, sweep.edits, top)
+    first = replace(sweep, edits=kept).pending(generated, evaluation.items)
+    second = sweep.pending(others, evaluation.items)
+    return Pending(first.total + second.total, first.cells | second.cells)
 
 
 def run_ablation(study: Study, run: Run) -> AblationResult:
@@ -157,17 +152,17 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
     refuse_doubled(study)
     if study.stop is not None:
         refuse_scored({choice: find(choice.name) for choice in study.tasks}, SCORED)
-        for note in notes_on_other_plan(run.folder, study.stop):
-            run.watcher.note(note)
+        note_other_plan(run, study.stop)
     _look_ahead(study, run)
     hold(run.folder, study)
     plan: dict[str, Sequence[PlaceEdit]] = {}
     stopped: list[NothingToShow] = []
     with run.evaluation(study, items) as evaluation:
-        expected = {each.task for each in study.hypotheses}
-        there = int(evaluation.store.answers()["task"].isin(expected).sum()) if expected else 0
-        if (growth := register(run.folder, study, there)) is not None:
-            run.watcher.note(growth)
+        if study.hypotheses:
+            expected = {each.task for each in study.hypotheses}
+            there = int(evaluation.store.answers()["task"].isin(expected).sum())
+            if growth := register(run.folder, study, there):
+                run.watcher.note(growth)
         chances = {choice.name: guessing(evaluation.tasks[choice], of_task) for choice, of_task in items.items()}
         for number, chosen in enumerate(study.models, start=1):
             model = run.load(study, chosen)
@@ -178,22 +173,21 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             refuse_not_evaluated(study, chosen.name, {edit.address for edit in edits})
             of_tasks = references_of(evaluation, chosen, model, edits)
             digests = {task: {source: of.digest for source, of in of_tasks[task].items()} for task in chances}
-            edits = [referring(edit, digests) for edit in edits]
-            plan[chosen.name] = edits
-            complaint = {"complaint": model.complaint(chosen.name)} if model.not_finite else {}
-            words = int(model.network.config.get_text_config(decoder=True).vocab_size)
-            about = {"edits": [str(edit) for edit in edits], "guessing": chances, "vocabulary": words, **complaint}
-            about |= {"references": digests} if swept.kinds else {}
-            about |= (
-                {"without_chat": _without_chat(study, evaluation, chosen, model)} if model.has_chat_template else {}
-            )
-            far = from_base(study, run, chosen)
-            about |= {} if far is None else {"distance": far}
-            evaluation.add(chosen.name, model, **about)
+            edits = plan[chosen.name] = [referring(edit, digests) for edit in edits]
+            about = {
+                "edits": [str(edit) for edit in edits],
+                "guessing": chances,
+                "vocabulary": int(model.network.config.get_text_config(decoder=True).vocab_size),
+                "complaint": model.complaint(chosen.name),
+                "references": {task: of_task for task, of_task in digests.items() if of_task},
+                "without_chat": _without_chat(study, evaluation, chosen, model),
+                "distance": from_base(study, run, chosen),
+            }
+            evaluation.add(chosen.name, model, **{key: value for key, value in about.items() if value not in NOTHING})
             others = (len(study.models) - number) * (1 + len(edits))
             evaluation.later = {choice.name: others * len(of_task) for choice, of_task in items.items() if others}
             try:
-                _evaluate(study, evaluation, chosen, model, edits, of_tasks)
+                _evaluate(study, ModelSweep(evaluation, chosen, model, edits, of_tasks))
             except NothingToShow as nothing:
                 stopped.append(nothing)
                 if len(stopped) == len(study.models):
@@ -210,52 +204,42 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
 
 def _without_chat(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: Model) -> list[str]:
     """The tasks whose prompts are not put into the chat template that a model has."""
+    if not model.has_chat_template:
+        return []
     styles = {
         choice.name: resolve(model, task, study.prompt_style_of(chosen, choice))
-        for choice, task in evaluation.tasks.items()
-        if task.kind == "generate"
+        for choice, task in generating(evaluation).items()
     }
     return [task for task, style in styles.items() if Style.parse(style).name != "chat"]
 
 
-def _early_to_come(study: Study, pending: Pending) -> str:
-    """What early answers will ask after the chains that are still to come, of which not all have to be so long."""
-    most = len(study.early_answers) * len(pending.cells)
-    return (
-        f"Up to {most:,} early answers follow these, each at most {TOKENS} tokens behind a chain; how long they take is"
-        " said then."
-    )
-
-
-def _evaluate(
-    study: Study,
-    evaluation: Evaluation,
-    chosen: ModelChoice,
-    model: Model,
-    edits: Sequence[PlaceEdit],
-    references: References,
-) -> None:
+def _evaluate(study: Study, sweep: ModelSweep) -> None:
     """Have one model give all answers that it has not given."""
+    evaluation, chosen, model = sweep.evaluation, sweep.chosen, sweep.model
     # What is wrong with an item is said before anything is evaluated.
-    pending = pending_of(evaluation, chosen, model, edits, references)
+    pending = sweep.pending(evaluation.tasks, evaluation.items)
     if study.stop is None:
-        baseline_first(evaluation, chosen, model, max(map(len, by_kind(edits)), default=0), anyway=study.anyway)
+        baseline_first(evaluation, chosen, model, max(map(len, by_kind(sweep.edits)), default=0), anyway=study.anyway)
         pending = evaluation.still(pending)
     if study.screens:
-        screen(evaluation, chosen, model, edits, references)
+        screen(sweep)
     if study.screen_top is not None:
-        pending = pending_at_top(evaluation, chosen, model, edits, references, study.screen_top)
+        pending = pending_at_top(sweep, study.screen_top)
     ids = {choice.name: [item.id for item in items] for choice, items in evaluation.items.items()}
     if study.stop is None:
         if study.early_answers and pending.cells:
-            evaluation.run.watcher.note(_early_to_come(study, pending))
+            most = len(study.early_answers) * len(pending.cells)
+            evaluation.run.watcher.note(
+                f"Up to {most:,} early answers follow these, each at most {TOKENS} tokens behind a chain; how long they"
+                " take is said then."
+            )
         evaluation.answer(chosen, model, pending)
         evaluation.planned += pending.total
         if study.early_answers:
-            every = pending_of(evaluation, chosen, model, edits, references, stored=())
+            every = sweep.pending(evaluation.tasks, evaluation.items, stored=())
             answer_early(evaluation, chosen, model, every.cells, study.early_answers)
         return
-    stopping = Stopping(study.stop, ids, edits)
+    stopping = Stopping(study.stop, ids, sweep.edits)
 
     def answers(engine: Engine, cells: Mapping[str, PendingAnswer]) -> Iterator[list[StoredAnswer]]:
         return answer_until_decided(stopping, engine, model, chosen.name, cells, evaluation.store)

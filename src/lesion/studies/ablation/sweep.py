@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from lesion.edits.edit import Edit, Scale
+from lesion.edits.edit import Scale
 from lesion.edits.place import UNITS, Part, Unit, address
-from lesion.edits.replace import Replace, place_of
+from lesion.edits.replace import place_of
 from lesion.edits.text import parse
 from lesion.edits.units import NUMBERED_EDITS, how_many, part_of, scaling
 from lesion.errors import UsageError
@@ -18,7 +18,6 @@ from lesion.models.names import blocks_with
 from lesion.report.wording import capital, numbered
 
 if TYPE_CHECKING:  # what reads a study need not wait for torch
-    from lesion.edits.reference import Reference
     from lesion.models.anatomy import Anatomy
 
 Factor = float | str
@@ -101,34 +100,18 @@ PlaceEdit = Scale | Replacement
 """One edit of a layer study: it has a `layer`, a `unit` and a `factor`."""
 
 
-def digest_of(edit: PlaceEdit, task: str) -> str:
-    """The digest of a task's reference, of a replacement; empty where there is none."""
-    return "" if isinstance(edit, Scale) else dict(edit.references).get(task, "")
-
-
 def text_of(edit: PlaceEdit, task: str) -> str:
     """The text form under which the answers to a task are stored; without its reference where none is known."""
-    digest = digest_of(edit, task)
-    return f"{edit}@{digest}" if digest else str(edit)
+    digest = place_of_edit(edit, task)["reference"]
+    return f"{edit}@{digest}".removesuffix("@")
 
 
 def place_of_edit(edit: PlaceEdit, task: str) -> dict[str, Any]:
     """The fields of `cell.Place`: what an edit changes, and of a replacement the task's own reference."""
     about = {"layer": edit.layer, "unit": edit.unit, "factor": edit.factor}
-    part = edit.part if isinstance(edit, Replacement) else part_of(edit)
-    return about | {"reference": digest_of(edit, task), "part": part}
-
-
-def made(edit: PlaceEdit, reference: Reference | None, *, draw: int | None = None, name: str = "") -> Edit:
-    """The edit itself, of a replacement with the reference that it needs.
-
-    Args:
-        draw: number of the text of `resample`, where it is another than that of the edit.
-        name: text form of the edit, where it has a reference of one of several frames.
-    """
-    if isinstance(edit, Scale) or reference is None:
-        return parse(str(edit))
-    return Replace(edit.address, edit.kind, reference, edit.draw if draw is None else draw, name)
+    if isinstance(edit, Replacement):
+        return about | {"reference": dict(edit.references).get(task, ""), "part": edit.part}
+    return about | {"reference": "", "part": part_of(edit)}
 
 
 def referring(edit: PlaceEdit, digests: Digests) -> PlaceEdit:
