@@ -117,7 +117,7 @@ def test_the_example_of_a_loss_is_one_whose_answers_were_not_cut_off():
 
 
 def test_answers_cut_off_at_the_limit_are_not_taken_for_a_lost_skill():
-    assert "100 % of the answers hit the token limit" in told(study(models=("base",))[0])[0]
+    assert "100 % of the answers to sums hit the token limit" in told(study(models=("base",))[0])[0]
 
 
 def test_lost_answers_that_state_the_gold_answer_are_said_where_nothing_is_called_critical():

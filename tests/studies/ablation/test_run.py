@@ -186,7 +186,7 @@ def test_logits_that_are_not_finite_are_noted_per_edit_and_the_study_goes_on(sum
     assert task.baseline.nonfinite == 0
     assert [entry.nonfinite for entry in task.cells] == [1, 1]
     assert [note for note in outcome.summary.notes if "not finite" in note] == [
-        f"tiny:llama, {sums}, edit {layer}×3e+38: {ITEMS} answers were broken off because logits were not finite, and"
+        f"tiny:llama, {sums}, edit {layer}×3e+38: {ITEMS} answers broken off because logits were not finite, and"
         " counted as wrong."
         for layer in (0, 2)
     ]

@@ -194,4 +194,4 @@ def test_answers_that_were_broken_off_are_noted_once_per_edit_with_their_number(
     broken = (frame["model_name"] == "one") & (frame["task"] == "easy") & (frame["edit"] == "2.mlp×0.5")
     frame.loc[frame[broken].index[:4], "finish"] = "nonfinite"
     (note,) = summary(frame).notes
-    assert note.startswith("one, easy, edit 2.mlp×0.5: 4 answers were broken off")
+    assert note.startswith("one, easy, edit 2.mlp×0.5: 4 answers broken off")

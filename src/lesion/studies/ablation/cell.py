@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import Field
 
 from lesion.core.clustered_intervals import OverClusters
+from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Part, Unit
 from lesion.edits.units import scaling
 from lesion.report import wording
@@ -39,6 +40,24 @@ class Labels(Row):
     model: str = column("Model", label=True)
     task: str = column("Task", label=True)
     blocks: int | None = None
+
+
+class Swept(Labels):
+    """Which unit and factor of them, too."""
+
+    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
+    factor: Factor = column("Factor", wording.factor_name, label=True)
+
+
+class Under(Swept):
+    """A model on a task without an edit (`cut` is *unedited*), or under one."""
+
+    cut: str = column("Block", label=True)
+    edit: str = column()
+
+
+SWEPT = ("model", "task", "unit", "factor")
+"""What has a panel of its own in a figure over blocks."""
 
 
 class Scores(Endings):
@@ -222,6 +241,13 @@ class Curve:
         """Its model and task."""
         return Labels(model=self.model, task=self.task)
 
+    @property
+    def edits(self) -> list[Under]:
+        """The unedited model, then every edit."""
+        about = {**dict(self.labels), "unit": self.unit, "factor": self.factor}
+        cuts = {"unedited": str(BASELINE), **{str(cell.layer): cell.edit for cell in self.cells}}
+        return [Under(**about, cut=cut, edit=edit) for cut, edit in cuts.items()]
+
     def record(self, cell: Cell) -> Record:
         """A line about one of its cells."""
         return self.labels, cell
@@ -330,11 +356,14 @@ def curves(models: Sequence[ModelResult], *, inner: bool = False) -> tuple[Curve
     return tuple(every)
 
 
-def alike(every: Iterable[Curve], *names: str) -> list[list[Curve]]:
-    """The curves that have the same model, task, unit or factor, by the names of these."""
-    groups: dict[Hashable, list[Curve]] = {}
-    for curve in every:
-        groups.setdefault(attrgetter(*names)(curve), []).append(curve)
+T = TypeVar("T")
+
+
+def alike(every: Iterable[T], *names: str) -> list[list[T]]:
+    """The curves, or what else has these attributes, in groups that have the same model, task, unit or factor."""
+    groups: dict[Hashable, list[T]] = {}
+    for each in every:
+        groups.setdefault(attrgetter(*names)(each), []).append(each)
     return list(groups.values())
 
 

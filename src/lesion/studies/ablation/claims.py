@@ -73,11 +73,14 @@ def _critical(curves: Sequence[Curve]) -> tuple[set[str], list[Group]]:
 
 def _subject(curve: Curve, material: Material) -> str:
     """The model where there are several, and the edit where it is not the plain block switched off."""
-    several = len({other.factor for other in material.curves if other.unit == curve.unit}) > 1
-    what = f"{wording.UNIT_NAMES[curve.unit]} {wording.changed(curve.factor)}"
-    plain = curve.unit == "block" and curve.factor == 0 and not several
+    factors = {other.factor for other in material.curves if other.unit == curve.unit}
     model = material.among(curve.model)
-    return ", ".join(filter(None, (model, "" if plain else what if model else wording.capital(what))))
+    if curve.unit == "block" and factors == {0.0}:
+        return model
+    what = f"{wording.UNIT_NAMES[curve.unit]} {wording.changed(curve.factor)}"
+    if model:
+        return f"{model}, {what}"
+    return wording.capital(what)
 
 
 def _claims(curves: Sequence[Curve], among: str = "", subject: str = "") -> Iterable[Claim]:
@@ -85,21 +88,20 @@ def _claims(curves: Sequence[Curve], among: str = "", subject: str = "") -> Iter
     able = [curve for curve in curves if curve.task not in unknown]
     groups = grouped(able)
     example = largest_loss(able, groups)
-    rows = [curve.record(cell) for curve in able for cell in curve.marked]
+    rows = tuple(curve.record(cell) for curve in able for cell in curve.marked)
     sentences = []
     if able:
         sentences.append(_answer(able, groups, among, dict.fromkeys(curve.task for curve in curves)))
-        sentences.append(_loss(*example, among) if example else _largest(able))
-    untold = _untold([curve for curve in curves if curve.untold])
-    cut = _cut(able, among)
-    falls = "" if cut else _falls(curves, among, example)
-    further = cut or _broken(able, among, example) or _not_told_apart(able, groups, example) or falls
-    third = untold or further
-    yield Claim(tuple(filter(None, (*sentences, third))), tuple(rows), subject)
-    rest = tuple(sentence for sentence in dict.fromkeys((further, falls)) if sentence and sentence != third)
-    if rest:
+        sentences.append(_loss(able, example, among))
+    losses = [_cut(able, among), _broken(able, among, example), _not_told_apart(able, groups, example)]
+    told = [_untold([curve for curve in curves if curve.untold]), *list(filter(None, losses))[:1]]
+    if not losses[0]:
+        told.append(_falls(curves, among, example))
+    further = list(filter(None, dict.fromkeys(told)))
+    yield Claim((*sentences, *further[:1]), rows, subject)
+    if further[1:]:
         falling = tuple(curve.record(cell) for curve in curves for cell in curve.cells if cell.falls)
-        yield Claim(rest, falling, subject)
+        yield Claim(tuple(further[1:]), falling, subject)
 
 
 def _answer(curves: Sequence[Curve], groups: Sequence[Group], among: str, every: Iterable[str]) -> str:
@@ -121,11 +123,13 @@ def _answer(curves: Sequence[Curve], groups: Sequence[Group], among: str, every:
         clauses = [
             _clause(first, group, list(every), chosen, verb=verb) for group, verb in zip(shown, verbs, strict=True)
         ]
-        if len(f"{among}{'; '.join(clauses)}{so_far}".split()) <= WORDS:
-            return wording.capital(f"{among}{'; '.join(clauses)}{so_far}.")
-    while len(f"{among}{'; '.join(clauses)}; others stand in the chart".split()) > WORDS and len(clauses) > 1:
+        text = f"{among}{'; '.join(clauses)}{so_far}."
+        if len(text.split()) <= WORDS:
+            return wording.capital(text)
+    rest = "; others stand in the chart."
+    while len(f"{among}{'; '.join(clauses)}{rest}".split()) > WORDS and len(clauses) > 1:
         clauses.pop()
-    return wording.capital(f"{among}{'; '.join(clauses)}; others stand in the chart.")
+    return wording.capital(f"{among}{'; '.join(clauses)}{rest}")
 
 
 def _joined(groups: Sequence[Group], detail: int) -> list[Group]:
@@ -164,23 +168,38 @@ def largest_loss(curves: Sequence[Curve], groups: Sequence[Group]) -> tuple[Curv
     return None
 
 
-def _loss(curve: Curve, cell: Cell, among: str) -> str:
-    """`Without block 2 accuracy on sums falls from 90.0 % to 0.0 % [0.0, 27.8].`; also if it may be stopping."""
+def _loss(curves: Sequence[Curve], example: tuple[Curve, Cell] | None, among: str) -> str:
+    """`Without block 2 accuracy on sums falls from 90.0 % to 0.0 % [0.0, 27.8].`; also if it may be stopping.
+
+    Where nothing is marked it is the largest drop.
+    """
+    if example is None:
+        curve, cell = max(((curve, cell) for curve in curves for cell in curve.cells), key=lambda pair: pair[1].size)
+        drop = f"{POINTS.text(cell.drop)}{_of_items(curve, cell)}"
+        return f"The largest drop is {drop} on {curve.task} {under(named([cell]), cell.factor)}."
+    curve, cell = example
     before, after = SHARE.text(curve.baseline_of(cell).accuracy), SHARE.text(cell.accuracy)
-    text = f"{under(named([cell]), cell.factor)} accuracy on {curve.task} falls from {before} to {after}"
+    text = f"{_where(curve, [cell])} accuracy on {curve.task} falls from {before} to {after}"
     text += _of_items(curve, cell) + f" in {curve.model}" * bool(among)
     if cut_off(curve, cell):
-        ended = wording.unended(cell.looped)
-        before, after = WHOLE_SHARE.text(curve.baseline_of(cell).truncated), WHOLE_SHARE.text(cell.truncated)
-        text += f"; {after} of the answers {ended} ({before} without an edit): part of the loss may be stopping"
-    return f"{wording.capital(text)}."
+        text += f"; {_ended(curve, cell)}: part of the loss may be stopping"
+    return f"{text}."
 
 
-def _largest(curves: Sequence[Curve]) -> str:
-    """The largest drop where nothing is marked."""
-    curve, cell = max(((curve, cell) for curve in curves for cell in curve.cells), key=lambda pair: pair[1].size)
-    drop = f"{POINTS.text(cell.drop)}{_of_items(curve, cell)}"
-    return f"The largest drop is {drop} on {curve.task} {under(named([cell]), cell.factor)}."
+def _where(curve: Curve, cells: Sequence[Cell], among: str = "") -> str:
+    """`Without blocks 0 and 2`, of several models `in base`."""
+    return wording.capital(under(named(cells), curve.factor)) + f" in {curve.model}" * bool(among)
+
+
+def _fall(curve: Curve, cell: Cell) -> str:
+    """`from 90.0 % to 30.0 %`."""
+    return f"from {SHARE.text(curve.baseline_of(cell).accuracy.value)} to {SHARE.text(cell.accuracy.value)}"
+
+
+def _ended(curve: Curve, cell: Cell) -> str:
+    """`90 % of the answers to sums hit the token limit (0 % without an edit)`."""
+    before, after = WHOLE_SHARE.text(curve.baseline_of(cell).truncated), WHOLE_SHARE.text(cell.truncated)
+    return f"{after} of the answers to {curve.task} {wording.unended(cell.looped)} ({before} without an edit)"
 
 
 def _of_items(curve: Curve, cell: Cell) -> str:
@@ -212,49 +231,32 @@ def _cut(curves: Sequence[Curve], among: str) -> str:
         return ""
     curve, cells = max(cut, key=lambda pair: sum(cell.stated or 0 for cell in pair[1]))
     stated, lost = sum(cell.stated or 0 for cell in cells), sum(cell.lost or 0 for cell in cells)
-    where = wording.capital(under(named(cells), curve.factor)) + f" in {curve.model}" * bool(among)
-    return (
-        f"{where}, {stated} of the {lost} answers lost on {curve.task} state the gold answer and are cut off: try a"
-        " larger --max-new-tokens."
-    )
+    where = f"{_where(curve, cells, among)}, {stated} of the {lost} answers lost on {curve.task}"
+    return f"{where} state the gold answer and are cut off: try a larger --max-new-tokens."
 
 
 def _broken(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:
     """A critical loss that is at least as large as the example, where answers are cut off that were not."""
     cells = [(curve, cell) for curve in curves for cell in curve.marked if cut_off(curve, cell)]
-    if example is None:
+    if example is None or not cells:
         return ""
+    curve, cell = max(cells, key=lambda pair: pair[1].size)
     # Where the example is cut off itself, its own sentence says so, and only a larger loss is news.
-    said, least = cut_off(*example), example[1].size
-    worse = [pair for pair in cells if pair[1].size > least or (pair[1].size == least and not said)]
-    if not worse:
+    if (cell.size, not cut_off(*example)) <= (example[1].size, False):
         return ""
-    curve, cell = max(worse, key=lambda pair: pair[1].size)
-    where = wording.capital(under(named([cell]), cell.factor)) + f" in {curve.model}" * bool(among)
-    before, after = WHOLE_SHARE.text(curve.baseline_of(cell).truncated), WHOLE_SHARE.text(cell.truncated)
-    return (
-        f"{where} {after} of the answers to {curve.task} {wording.unended(cell.looped)} ({before} without an edit):"
-        " read them before you speak of a lost skill."
-    )
+    return f"{_where(curve, [cell], among)} {_ended(curve, cell)}: read them before you speak of a lost skill."
 
 
 def _falls(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:
     """The loss of a task that is shown, and of which it cannot be told whether it is of more than half."""
-    open_losses = [
-        (curve, [cell for cell in curve.cells if cell.outcome == "cannot be told" and cell.falls]) for curve in curves
-    ]
-    fallen = [(curve, cells, max(cells, key=lambda cell: cell.size)) for curve, cells in open_losses if cells]
+    losses = [(curve, [c for c in curve.cells if c.outcome == "cannot be told" and c.falls]) for curve in curves]
+    fallen = [(curve, cells, max(cells, key=lambda cell: cell.size)) for curve, cells in losses if cells]
     if not fallen:
         return ""
     curve, cells, lowest = max(fallen, key=lambda each: each[2].size)
-    before, after = SHARE.text(curve.baseline_of(lowest).accuracy.value), SHARE.text(lowest.accuracy.value)
-    where = wording.capital(under(named(cells), curve.factor)) + f" in {curve.model}" * bool(among)
-    at_most = "" if len(cells) == 1 else "at most "
-    falls = "falls too" if example else "falls"
-    return (
-        f"{where} accuracy on {curve.task} {falls}, {at_most}from {before} to {after}: whether by more than half cannot"
-        " be told."
-    )
+    falls = f"falls{' too' * bool(example)}, {'at most ' * (len(cells) > 1)}{_fall(curve, lowest)}"
+    where = _where(curve, cells, among)
+    return f"{where} accuracy on {curve.task} {falls}: whether by more than half cannot be told."
 
 
 def may_be_cut(curve: Curve, cell: Cell) -> bool:
@@ -281,14 +283,11 @@ def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group], example: t
     if not falling:
         return ""
     curve, cell, group = max(falling, key=lambda each: (each[1].falls, each[1].size))
-    before, after = SHARE.text(curve.baseline_of(cell).accuracy.value), SHARE.text(cell.accuracy.value)
-    there = example is not None and (example[0].model, example[1].layer) == (curve.model, cell.layer)
-    several = len({other.model for other in curves}) > 1 and not there
-    where = "there" if there else under(named([cell]), cell.factor) + f" in {curve.model}" * several
-    return (
-        f"{wording.capital(where)} {curve.task} falls too, from {before} to {after}: whether by less than"
-        f" {wording.listed(group.tasks)} cannot be told."
-    )
+    where = _where(curve, [cell], curve.model * (len({other.model for other in curves}) > 1))
+    if example and (example[0].model, example[1].layer) == (curve.model, cell.layer):
+        where = "There"
+    less = f"whether by less than {wording.listed(group.tasks)} cannot be told"
+    return f"{where} {curve.task} falls too, {_fall(curve, cell)}: {less}."
 
 
 @rule
@@ -303,9 +302,8 @@ def what_rises(material: Material) -> Iterable[Claim]:
         for best in gained[:1]:
             shares = f"{SHARE.text(curve.baseline_of(best).accuracy)} to {SHARE.text(best.accuracy)}"
             p = f"corrected p{wording.SPACE}{wording.p_value(best.drop.p_corrected)}"
-            where = wording.capital(under(named([best]), best.factor))
             rows = tuple(curve.record(cell) for cell in gained)
-            text = f"{where} accuracy on {curve.task} rises from {shares} ({p})."
+            text = f"{_where(curve, [best])} accuracy on {curve.task} rises from {shares} ({p})."
             yield Claim((text,), rows, material.among(curve.model))
 
 
@@ -319,21 +317,19 @@ def form_or_choice(material: Material) -> Iterable[Claim]:
     exact test, Holm-corrected; otherwise nothing is said of the choice
     """
     form, lost = "mostly the form of the answers to {} changes", "the choice among the rivals of {} is lost as well"
-    what = {"kept": form, "lost": lost}
-    for curve, choice in product(material.curves, what):
+    for curve, (choice, what) in product(material.curves, (("kept", form), ("lost", lost))):
         cells = [(cell, cell.forced) for cell in curve.marked if cell.forced and cell.forced.choice == choice]
         unedited = curve.result.forced
         if not cells or unedited is None:
             continue
         cell, forced = min(cells, key=lambda each: each[1].accuracy.value or 0.0)
         every = sorted((each for each, _ in cells), key=lambda each: each.layer)
-        first, example = (wording.capital(under(named(own), curve.factor)) for own in (every, [cell]))
-        free = f"{SHARE.text(curve.result.baseline.accuracy.value)} to {SHARE.text(cell.accuracy.value)}"
         numbers = f"{SHARE.text(unedited.accuracy.value)} to {SHARE.text(forced.accuracy)}"
-        falls = f"free answers fall from {free}, forced ones from {numbers} (guessing {SHARE.text(unedited.guessing)})"
+        forced_ones = f"forced ones from {numbers} (guessing {SHARE.text(unedited.guessing)})"
+        first = f"{_where(curve, every)} {what.format(curve.task)}."
+        second = f"{_where(curve, [cell])} free answers fall {_fall(curve, cell)}, {forced_ones}."
         rows = tuple(curve.record(each) for each in every)
-        sentences = (f"{first} {what[choice].format(curve.task)}.", f"{example} {falls}.")
-        yield Claim(sentences, rows, material.among(curve.model))
+        yield Claim((first, second), rows, material.among(curve.model))
 
 
 @rule
@@ -425,18 +421,22 @@ def smallest_loss(material: Material) -> str:
 
     Empty where evaluation stopped.
     """
-    drops, losses = [], []
+    drops, losses, reaches = [], [], 0
+    of: dict[str, None] = {}
     for _, result in material.summary.results:
+        skill = (result.baseline.accuracy.value or 0.0) - result.guessing
+        reaches += len(result.sensitivity)
         for reach in result.sensitivity:
             if (drop := smallest_drop(result.items, reach.tests)) is not None:
                 drops.append(drop)
-            skill = (result.baseline.accuracy.value or 0.0) - result.guessing
-            losses.append((result.task, None if reach.smallest_loss is None else reach.smallest_loss * skill))
+            if reach.smallest_loss is not None:
+                losses.append(reach.smallest_loss * skill)
+                of[result.task] = None
     if not drops:
         return ""
-    known = [loss for _, loss in losses if loss is not None]
-    of = dict.fromkeys(task for task, loss in losses if loss is not None)
-    tasks = f" of {wording.listed(list(of))}" * (len(known) < len(losses))
     # Where even the loss of all could be missed, no drop is large enough.
-    critical = f", and critical ones{tasks} under about {wording.from_to(known, WHOLE_POINTS)}" if known else ""
-    return f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed{critical}."
+    text = f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed"
+    if losses:
+        tasks = f" of {wording.listed(list(of))}" * (len(losses) < reaches)
+        text += f", and critical ones{tasks} under about {wording.from_to(losses, WHOLE_POINTS)}"
+    return f"{text}."

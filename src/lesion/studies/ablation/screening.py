@@ -60,11 +60,11 @@ class Losses:
         own = tuple(edit for edit in edits if text_of(edit, task) in golds)
         if unedited is None or not own:
             return None
-        before, tokens = _scores(unedited), unedited["tokens"].to_numpy(dtype=np.float64)
+        before, tokens = text_scores(unedited), unedited["tokens"].to_numpy(dtype=np.float64)
         known = np.flatnonzero(np.isfinite(before))
         if not known.size:
             return None
-        lost = np.stack([before - _scores(golds[text_of(edit, task)]) for edit in own])[:, known]
+        lost = np.stack([before - text_scores(golds[text_of(edit, task)]) for edit in own])[:, known]
         return cls(own, lost, known, tokens, before)
 
     @property
@@ -166,7 +166,9 @@ def screened(
 
 
 def limited(model: str, tasks: Sequence[TaskResult], kept: Sequence[PlaceEdit], edits: int, top: int) -> Iterator[str]:
-    """What limiting generation to `kept` of so many edits means for the numbers, as sentences."""
+    """What limiting generation to `kept` of so many edits means for the numbers, as sentences; none without any."""
+    if not kept:
+        return
     yield (
         f"{model}: answers were generated under {len(kept)} of {counted(edits, 'edit')}, those that take most"
         f" log-probability of gold solutions (--screen-top {top}). The corrections count all {edits:,}, with p = 1 for"
@@ -180,7 +182,7 @@ def limited(model: str, tasks: Sequence[TaskResult], kept: Sequence[PlaceEdit], 
             yield f"{model}, {result.task}: {counted(len(missing), 'edit')} of these not answered in full yet."
 
 
-def _scores(frame: pd.DataFrame) -> Float[np.ndarray, " items"]:
+def text_scores(frame: pd.DataFrame) -> Float[np.ndarray, " items"]:
     """Log-probabilities in nats; NaN where it is no number."""
     return np.array([scores[0] if len(scores) else math.nan for scores in frame["scores"]], dtype=np.float64)
 

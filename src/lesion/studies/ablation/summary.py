@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import approximate, rates
@@ -45,7 +46,7 @@ from lesion.studies.ablation.result import (
     TextResult,
     TextUnderEdit,
 )
-from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened
+from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened, text_scores
 from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, kind_of, place_of_edit, text_of
@@ -78,9 +79,7 @@ def summarise(
     notes: list[str] = []
     unscreened: list[str] = []
     models = []
-    chances = guessing or {}
     of_tasks = {choice.name: items[items["task"] == choice.name] for choice in study.tasks}
-    golds = {task: of_task.set_index("item")["gold"] for task, of_task in of_tasks.items()}
     drawn = {task: list(of_task["item"]) for task, of_task in of_tasks.items()}
     for model, edits in plan.items():
         tasks: list[TaskResult] = []
@@ -92,40 +91,33 @@ def summarise(
             stopping = Stopping(study.stop, drawn, edits).replay(Verdicts(zip(*columns, strict=True)))
         for task, ids in drawn.items():
             of_task = of_model[of_model["task"] == task]
-            result: TaskResult | TextResult | None
-            if is_running_text(of_task):
-                result = text_result(task, ids, of_task, edits, study.level)
-            elif stopping is None:
-                of_items = shared(task, of_tasks[task])
-                beside = (tried or {}).get((model, task), ())
-                result = _full_task(study, task, golds[task], of_task, edits, beside, of_items, chances.get(task, 0.0))
-            else:
-                result = _stopped_task(study, task, of_task, edits, stopping)
-            if isinstance(result, TextResult):
-                texts.append(result)
-                unscreened += [task] if study.screens else []
+            if is_running_text(of_task) and (text := text_result(task, ids, of_task, edits, study.level)):
+                texts.append(text)
+                unscreened.append(task)
                 continue
+            own = _Task(study, task, of_tasks[task], of_task, edits, (guessing or {}).get(task, 0.0))
+            if stopping is None:
+                begun, result = "all items", own.full((tried or {}).get((model, task), ()))
+            else:
+                begun, result = "the items of the first round", own.stopped(stopping)
             if result is None:
-                begun = "all items" if stopping is None else "the items of the first round"
                 notes.append(f"{model} has not answered {begun} of {task} without an edit yet.")
                 continue
+            changes: dict[str, object] = {"without_chat": task in (without_chat or {}).get(model, ())}
             if study.screens:
-                screen = screened(
-                    of_model, ids, result, edits, level=study.level, seed=study.seed, top=study.screen_top
-                )
-                result = result.model_copy(update={"screen": screen})
-                unscreened += [task] if any(map(len, of_task["scores"])) else []
-            result = result.model_copy(
-                update={"guessing": chances.get(task, 0.0), "without_chat": task in (without_chat or {}).get(model, ())}
-            )
-            tasks.append(result)
+                top = study.screen_top
+                changes["screen"] = screened(of_model, ids, result, edits, level=study.level, seed=study.seed, top=top)
+                if any(map(len, of_task["scores"])):
+                    unscreened.append(task)
+            tasks.append(result.model_copy(update=changes))
             notes += _nonfinite(model, task, of_task, edits)
         if study.screen_top is not None:
             kept = chosen_edits(of_model, drawn, edits, study.screen_top)
-            notes += limited(model, tasks, kept, len(edits), study.screen_top) if kept else []
+            notes += limited(model, tasks, kept, len(edits), study.screen_top)
         models.append(ModelResult(model=model, tasks=apart(tasks, study.level), texts=texts))
-    notes += map(no_screen, dict.fromkeys(unscreened))
-    engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
+    if study.screens:
+        notes += map(no_screen, dict.fromkeys(unscreened))
+    engines = list(dict.fromkeys(answers.get("engine", ())))
     if len(engines) > 1:
         notes.append(
             f"Answers were given by more than one engine: {'; '.join(each or 'not recorded' for each in engines)}."
@@ -139,148 +131,142 @@ def summarise(
     )
 
 
-def _full_task(
-    study: Study,
-    task: str,
-    gold: pd.Series,
-    answers: pd.DataFrame,
-    edits: Sequence[PlaceEdit],
-    beside: Sequence[PlaceEdit],
-    of_items: Shared | None,
-    chance: float,
-) -> TaskResult | None:
-    """The result of a task whose guesses are right with a chance; None where the baseline is not complete.
+@dataclass(frozen=True)
+class _Task:
+    """A task of one model: its items, the answers so far under which edits, and how often a guess is right."""
 
-    `gold` has the gold answer of every item, by item; `beside` are edits that corrections count and no more.
-    """
-    ids = list(gold.index)
-    frames = complete(answers, ids)
-    baseline = frames.get(str(BASELINE))
-    if baseline is None:
-        return None
-    cells: dict[PlaceEdit, Cell] = {}
-    sensitivity = []
-    further = Counter((edit.unit, edit.factor) for edit in beside)
-    for kind in by_kind(edits):
-        tests = len(kind) + further[kind[0].unit, kind[0].factor]
-        done = {edit: frames[text] for edit in kind if (text := text_of(edit, task)) in frames}
-        if done:
-            of_kind, reach = _cells(task, gold, baseline, done, tests, study.level, of_items, chance)
-            cells |= of_kind
-            sensitivity.append(reach)
-    return TaskResult(
-        task=task,
-        items=len(ids),
-        baseline=_scores(baseline, study.level),
-        cells=[cells[edit] for edit in edits if edit in cells],
-        planned=[] if study.screen_top is not None else sorted({edit.layer for edit in edits}),
-        sensitivity=sensitivity,
-        shared=Sharing.of(of_items),
-        contrasts=contrasts(task, frames, [edit for edit in edits if edit.unit in UNITS], study.level),
-        forced=forced_baseline(baseline, study.level),
-    )
+    study: Study
+    task: str
+    items: pd.DataFrame
+    answers: pd.DataFrame
+    edits: Sequence[PlaceEdit]
+    chance: float
 
+    def full(self, beside: Sequence[PlaceEdit]) -> TaskResult | None:
+        """The result of a full table; None where the baseline is not complete.
 
-def _cells(
-    task: str,
-    gold: pd.Series,
-    baseline: pd.DataFrame,
-    answered: Mapping[PlaceEdit, pd.DataFrame],
-    tests: int,
-    level: float,
-    of_items: Shared | None,
-    chance: float,
-) -> tuple[dict[PlaceEdit, Cell], Sensitivity]:
-    """The cells of one unit and factor, and what the rule can find in them.
-
-    p-values are corrected over all `tests` of the finished study: an edit that is still missing answers counts.
-    """
-    right = _right(baseline)
-    after = [_right(frame) for frame in answered.values()]
-    ended = right & ~baseline["finish"].isin(TRUNCATED).to_numpy()
-    stated = [_stated(frame, gold, ended & ~now) for frame, now in zip(answered.values(), after, strict=True)]
-    tested_drops = drops(right, after, tests, level, chance, stated=stated)
-    by_margin = margins(baseline, answered, tests, level)
-    by_word = margins(baseline, answered, tests, level, against_word=True)
-    by_force = forced_under(baseline, answered, tests, level)
-    cells = {}
-    for (edit, frame), now, of_drop, cut in zip(answered.items(), after, tested_drops, stated, strict=True):
-        cells[edit] = Cell(
-            **dict(_scores(frame, level)),
-            **place_of_edit(edit, task),
-            **of_drop,
-            stated=cut or None,
-            critical=critical(of_drop["p_critical_corrected"]),
-            spared=critical(of_drop["p_spared_corrected"]),
-            margin=by_margin.get(edit),
-            word_margin=by_word.get(edit),
-            forced=by_force.get(edit),
-            clustered=OverClusters.of(right.astype(float) - now, of_items, paired_drop(right, now, level), level),
+        `beside` are edits that corrections count and no more.
+        """
+        frames = complete(self.answers, list(self.items["item"]))
+        baseline = frames.get(str(BASELINE))
+        if baseline is None:
+            return None
+        cells: dict[PlaceEdit, Cell] = {}
+        sensitivity = []
+        of_items = shared(self.task, self.items)
+        further = Counter((edit.unit, edit.factor) for edit in beside)
+        for kind in by_kind(self.edits):
+            tests = len(kind) + further[kind[0].unit, kind[0].factor]
+            done = {edit: frames[text] for edit in kind if (text := text_of(edit, self.task)) in frames}
+            if done:
+                of_kind, reach = self._cells(baseline, done, tests, of_items)
+                cells |= of_kind
+                sensitivity.append(reach)
+        whole = [edit for edit in self.edits if edit.unit in UNITS]
+        return TaskResult(
+            task=self.task,
+            items=len(self.items),
+            baseline=_scores(baseline, self.study.level),
+            cells=[cells[edit] for edit in self.edits if edit in cells],
+            planned=sorted({edit.layer for edit in self.edits if self.study.screen_top is None}),
+            sensitivity=sensitivity,
+            guessing=self.chance,
+            shared=Sharing.of(of_items),
+            contrasts=contrasts(self.task, frames, whole, self.study.level),
+            forced=forced_baseline(baseline, self.study.level),
         )
-    losses = [pairs(right, now).retaining(cut) for now, cut in zip(after, stated, strict=True)]
-    first, items, correct = next(iter(answered)), len(right), int(right.sum())
-    shares = []
-    for share in SHARES if first.unit in UNITS else ():
-        calls = critical_cells(losses, tests - len(after), share, chance)
-        layers = [edit.layer for edit, called in zip(answered, calls, strict=True) if called]
-        shares.append(AtShare(share=share, critical=layers))
-    return cells, Sensitivity(
-        unit=first.unit,
-        factor=first.factor,
-        tests=tests,
-        right=correct,
-        fewest_right=fewest_right(tests, items=items, chance=chance),
-        power=POWER,
-        smallest_loss=smallest_loss(correct, tests, items, chance),
-        shares=shares,
-    )
 
+    def _cells(
+        self, baseline: pd.DataFrame, answered: Mapping[PlaceEdit, pd.DataFrame], tests: int, of_items: Shared | None
+    ) -> tuple[dict[PlaceEdit, Cell], Sensitivity]:
+        """The cells of one unit and factor, and what the rule can find in them.
 
-def _stopped_task(
-    study: Study, task: str, answers: pd.DataFrame, edits: Sequence[PlaceEdit], stopping: Stopping
-) -> TaskResult | None:
-    """The result of a task that stops cells once they are decided; None where its first round is not answered yet.
-
-    Every number is over the items that the cell was evaluated on until it was decided, whatever else is stored.
-    Intervals are confidence sequences, which hold at whatever number of items evaluation stopped. There are no
-    p-values, and `critical` is None: that is a question for a full table. The baseline of the task is over all items
-    that any cell has.
-    """
-    reached, ids = stopping.reached[baseline_of(task)], stopping.items[task]
-    if not reached:
-        return None
-    frames, decisions = by_edit(answers), stopping.decided
-    counts = {reached, *(stopping.reached[task, text_of(edit, task)] for edit in edits)}
-    unedited = {count: frames[str(BASELINE)].loc[list(ids[:count])] for count in counts}
-    baselines = {count: _scores(frame, study.level, stopped=True) for count, frame in unedited.items()}
-    cells = []
-    for edit in edits:
-        text = text_of(edit, task)
-        count = stopping.reached[task, text]
-        edited = frames[text].loc[list(ids[:count])]
-        drop = confidence_sequence(_right(unedited[count]), _right(edited), 1 - study.level)
-        cells.append(
-            Cell(
-                **dict(_scores(edited, study.level, stopped=True)),
-                **place_of_edit(edit, task),
-                drop=Estimate.of(drop),
-                decided=decisions[task, text],
-                baseline=baselines[count],
+        p-values are corrected over all `tests` of the finished study: an edit that is still missing answers counts.
+        """
+        level, chance = self.study.level, self.chance
+        right, gold = _right(baseline), self.items.set_index("item")["gold"]
+        after = [_right(frame) for frame in answered.values()]
+        ended = right & ~baseline["finish"].isin(TRUNCATED).to_numpy()
+        stated = [_stated(frame, gold, ended & ~now) for frame, now in zip(answered.values(), after, strict=True)]
+        tested_drops = drops(right, after, tests, level, chance, stated=stated)
+        by_margin = margins(baseline, answered, tests, level)
+        by_word = margins(baseline, answered, tests, level, against_word=True)
+        by_force = forced_under(baseline, answered, tests, level)
+        cells = {}
+        for (edit, frame), now, of_drop, cut in zip(answered.items(), after, tested_drops, stated, strict=True):
+            cells[edit] = Cell(
+                **dict(_scores(frame, level)),
+                **place_of_edit(edit, self.task),
+                **of_drop,
+                stated=cut or None,
+                critical=critical(of_drop["p_critical_corrected"]),
+                spared=critical(of_drop["p_spared_corrected"]),
+                margin=by_margin.get(edit),
+                word_margin=by_word.get(edit),
+                forced=by_force.get(edit),
+                clustered=OverClusters.of(right.astype(float) - now, of_items, paired_drop(right, now, level), level),
             )
+        losses = [pairs(right, now).retaining(cut) for now, cut in zip(after, stated, strict=True)]
+        first, correct = next(iter(answered)), int(right.sum())
+        shares = []
+        if first.unit in UNITS:
+            for share in SHARES:
+                calls = critical_cells(losses, tests - len(after), share, chance)
+                layers = [edit.layer for edit, called in zip(answered, calls, strict=True) if called]
+                shares.append(AtShare(share=share, critical=layers))
+        return cells, Sensitivity(
+            unit=first.unit,
+            factor=first.factor,
+            tests=tests,
+            right=correct,
+            fewest_right=fewest_right(tests, items=len(right), chance=chance),
+            power=POWER,
+            smallest_loss=smallest_loss(correct, tests, len(right), chance),
+            shares=shares,
         )
-    return TaskResult(
-        task=task,
-        items=reached,
-        baseline=baselines[reached],
-        cells=cells,
-        planned=sorted({edit.layer for edit in edits}),
-        stopping=Stopped(
-            effect=stopping.plan.effect,
-            level=stopping.plan.level,
-            items=len(ids),
-            finished=all(cell.decided != "open" or cell.items == len(ids) for cell in cells),
-        ),
-    )
+
+    def stopped(self, stopping: Stopping) -> TaskResult | None:
+        """The result where cells stop once they are decided; None where the first round is not answered yet.
+
+        Every number is over the items that the cell was evaluated on until it was decided, whatever else is stored.
+        Intervals are confidence sequences, which hold at whatever number of items evaluation stopped. There are no
+        p-values, and `critical` is None: that is a question for a full table. The baseline of the task is over all
+        items that any cell has.
+        """
+        level, ids = self.study.level, list(self.items["item"])
+        reached = stopping.reached[baseline_of(self.task)]
+        if not reached:
+            return None
+        frames, decisions = by_edit(self.answers), stopping.decided
+        baseline = frames[str(BASELINE)].loc[ids[:reached]]
+        cells = []
+        for edit in self.edits:
+            text = text_of(edit, self.task)
+            own = ids[: stopping.reached[self.task, text]]
+            unedited, edited = baseline.loc[own], frames[text].loc[own]
+            cells.append(
+                Cell(
+                    **dict(_scores(edited, level, stopped=True)),
+                    **place_of_edit(edit, self.task),
+                    drop=Estimate.of(confidence_sequence(_right(unedited), _right(edited), 1 - level)),
+                    decided=decisions[self.task, text],
+                    baseline=_scores(unedited, level, stopped=True),
+                )
+            )
+        return TaskResult(
+            task=self.task,
+            items=reached,
+            baseline=_scores(baseline, level, stopped=True),
+            cells=cells,
+            planned=sorted({edit.layer for edit in self.edits}),
+            guessing=self.chance,
+            stopping=Stopped(
+                effect=stopping.plan.effect,
+                level=stopping.plan.level,
+                items=len(ids),
+                finished=all(cell.decided != "open" or cell.items == len(ids) for cell in cells),
+            ),
+        )
 
 
 def _stated(frame: pd.DataFrame, gold: pd.Series, lost: Right) -> int:
@@ -296,20 +282,19 @@ def _right(frame: pd.DataFrame) -> Right:
 def _scores(frame: pd.DataFrame, level: float, *, stopped: bool = False) -> Scores:
     """Accuracy with Wilson's interval, or where evaluation stopped with a confidence sequence, and rates."""
     right = _right(frame)
+    share = accuracy(right, level)
     if stopped:
         # Right minus wrong is 1 or −1, with the mean 2p − 1 for an accuracy of p.
         mean = confidence_sequence(right, ~right, 1 - level)
         share = Contrast(float(right.mean()), (1 + mean.low) / 2, (1 + mean.high) / 2)
-    else:
-        share = accuracy(right, level)
     return Scores(items=len(right), accuracy=Estimate.of(share), **rates(frame))
 
 
 def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[PlaceEdit]) -> list[str]:
     broken = answers["edit"][answers["finish"] == "nonfinite"].value_counts()
     return [
-        f"{model}, {task}, edit {edit}: {counted(int(broken[edit]), 'answer')}"
-        f" {'was' if broken[edit] == 1 else 'were'} broken off because logits were not finite, and counted as wrong."
+        f"{model}, {task}, edit {edit}: {counted(int(broken[edit]), 'answer')} broken off because logits were not"
+        " finite, and counted as wrong."
         for edit in [str(BASELINE), *(text_of(edit, task) for edit in edits)]
         if edit in broken
     ]
@@ -438,23 +423,19 @@ def text_result(
     if unedited is None:
         return None
     tokens = unedited["tokens"].to_numpy(dtype=np.int64)
-    before = _text_scores(unedited)
-    cells = []
+    before = text_scores(unedited)
+    cells: list[TextUnderEdit] = []
     for kind in by_kind(edits):
-        after = {edit: _text_scores(frames[text]) for edit in kind if (text := text_of(edit, task)) in frames}
-        p = [perplexity_p(before, scores, tokens) for scores in after.values()]
-        known = [1.0 if math.isnan(value) else value for value in p]
-        corrected = holm(known, len(kind))
-        for place, (edit, scores) in enumerate(after.items()):
-            ratio = _estimate(perplexity_ratio(before, scores, tokens, level))
-            known_p = {"p": p[place], "p_corrected": corrected[place]} if math.isfinite(p[place]) else {}
-            cells.append(
-                TextUnderEdit(
-                    **place_of_edit(edit, task),
-                    perplexity=_estimate(perplexity(scores, tokens, level)),
-                    ratio=ratio.model_copy(update=known_p),
-                )
+        after = {edit: text_scores(frames[text]) for edit in kind if (text := text_of(edit, task)) in frames}
+        of_kind = [
+            TextUnderEdit(
+                **place_of_edit(edit, task),
+                perplexity=_estimate(perplexity(scores, tokens, level)),
+                ratio=_estimate(perplexity_ratio(before, scores, tokens, level), perplexity_p(before, scores, tokens)),
             )
+            for edit, scores in after.items()
+        ]
+        cells += with_corrected(of_kind, "ratio", len(kind))
     return TextResult(
         task=task,
         texts=len(ids),
@@ -480,12 +461,8 @@ def text_limits(model: str, text: TextResult, vocabulary: int | None) -> Iterato
         )
 
 
-def _estimate(contrast: Contrast) -> Estimate:
+def _estimate(contrast: Contrast, p: float | None = None) -> Estimate:
     """With its interval where there is one."""
     if not math.isfinite(contrast.high):
-        return Estimate(value=contrast.value)
-    return Estimate.of(contrast)
-
-
-def _text_scores(frame: pd.DataFrame) -> Float[np.ndarray, " texts"]:
-    return np.array([scores[0] if len(scores) else math.nan for scores in frame["scores"]], dtype=np.float64)
+        return Estimate(value=contrast.value, p=p)
+    return Estimate.of(contrast, p)

@@ -102,9 +102,9 @@ def test_how_much_longer_chains_are_is_the_median_with_the_sign_test_and_is_said
     (claim,) = chains.how_long_chains_are([broken])
     median = 20 + (ITEMS - 1) / 2
     assert claim.text.replace("\N{NO-BREAK SPACE}", " ") == (
-        f"Chains are longer without block 1: {median + 7:.0f} tokens in the median, {median:.0f} unedited (corrected p"
-        f" .0078). Chains are shorter without block 2: {median - 9:.0f} tokens in the median, {median:.0f} unedited"
-        " (corrected p .0078)."
+        f"Without block 1 chains are longer in the median: {median + 7:.0f} tokens against {median:.0f} tokens unedited"
+        f" (corrected p .0078), 100 % are language. Without block 2 chains are shorter in the median: {median - 9:.0f}"
+        f" tokens against {median:.0f} tokens unedited (corrected p .0078), 100 % are language."
     )
     (same,) = chains.broken(of)
     assert not list(chains.how_long_chains_are([same]))

@@ -260,7 +260,7 @@ def test_an_effect_that_is_none_is_told_before_anything_is_asked(options, compla
 def test_looking_again_at_another_effect_is_told_for_what_it_is(capsys, tmp_path):
     command = ("ablate", "bundled:llama-base", "--task", "primer:reading", "--layers", "1", "--items", 16)
     stopped = (*command, "--out", tmp_path / "out", "--stop-when", "decided")
-    told = "The answers there were looked at before with effect 0.2 and level 0.05."
+    told = "The answers there were looked at before with effect 0.2, level 0.05 and closed e-BH."
     assert told not in " ".join(lesion(capsys, *stopped, "--effect", 0.2).err.split())
     assert told not in " ".join(lesion(capsys, *stopped, "--effect", 0.2).err.split())
     assert told in " ".join(lesion(capsys, *stopped, "--effect", 0.3).err.split())

@@ -10,25 +10,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from lesion.core.values import with_corrected
 from lesion.edits.edit import BASELINE
-from lesion.edits.place import Unit
 from lesion.report import wording
-from lesion.report.blocks import Folded
+from lesion.report.blocks import Figure, Folded
 from lesion.report.claims import Claim, rule
-from lesion.report.marks import Curves, Map
+from lesion.report.marks import Curves, Map, Mark
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.report.table import Table
-from lesion.report.values import POINTS, SHARE, WHOLE_SHARE, Estimate, Number, decimals
+from lesion.report.values import POINTS, SHARE, WHOLE_SHARE, Estimate, Form, Number, decimals
 from lesion.statistics.paired import ALPHA, accuracy, holm, median_shift
-from lesion.studies.ablation.cell import Cell, Curve, Labels, named, under
+from lesion.studies.ablation.cell import SWEPT, Cell, Curve, Under, alike, named, under
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import Factor
 from lesion.tasks.early import early_name
 from lesion.tasks.judges.equations import Equation, equations
 from lesion.tasks.judges.failures import FAILURES, Failure, Language, failure
@@ -47,20 +46,27 @@ DRAWN = 5
 """So many edits, of the largest losses, are drawn over the limits, and so many blocks named of several models."""
 FEW = 2
 """Of more models one claim is made, and their maps are folded."""
-DIFFERENCES = {
-    "more": ("wrong", "more chains have a wrong equation"),
-    "fewer": ("calculating", "fewer chains have an equation"),
-}
-"""What is tested, with the share that it is of, and what is said where it is shown."""
+TOKENS = decimals(0, "tokens")
 
 
-class Under(Labels):
-    """A model on a task without an edit (`cut` is *unedited*), or under one."""
+class Change(NamedTuple):
+    """A change of the chains that is tested: the field of its test and the side of 0, of what it is, what is said."""
 
-    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
-    factor: Factor = column("Factor", wording.factor_name, label=True)
-    cut: str = column("Block", label=True)
-    edit: str = column()
+    by: str
+    sign: int
+    of: str
+    form: Form
+    said: str
+
+
+EQUATION_CHANGES = (
+    Change("more", 1, "wrong", WHOLE_SHARE, "more chains have a wrong equation"),
+    Change("fewer", 1, "calculating", WHOLE_SHARE, "fewer chains have an equation"),
+)
+LENGTH_CHANGES = (
+    Change("longer", 1, "tokens", TOKENS, "chains are longer in the median"),
+    Change("longer", -1, "tokens", TOKENS, "chains are shorter in the median"),
+)
 
 
 class Fails(Under):
@@ -231,15 +237,15 @@ class Texts:
 
     def answered(self, limit: int) -> np.ndarray | None:
         """Which answers are right if longer chains are made to answer there, bool [items]; None if some were not."""
-        long = self.frame["tokens"].to_numpy() > limit
         early = self.early.get(limit)
-        verdicts = {} if early is None else dict(zip(early["item"], early["correct"], strict=True))
-        items = self.frame["item"]
-        if early is None or not set(items[long]) <= verdicts.keys():
+        if early is None:
             return None
-        whole = self.frame["correct"]
-        rows = zip(items, whole, long, strict=True)
-        return np.array([bool(verdicts[item] if late else right) for item, right, late in rows])
+        verdicts = dict(zip(early["item"], early["correct"], strict=True))
+        late = self.frame["item"][self.frame["tokens"] > limit]
+        if not set(late) <= verdicts.keys():
+            return None
+        right = dict(zip(self.frame["item"], self.frame["correct"], strict=True))
+        return np.array([*(right | {item: verdicts[item] for item in late}).values()], dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -264,10 +270,10 @@ class Broken:
         """The row of the unedited model."""
         return self.unedited.row(self.unedited, self.level)
 
-    def shown(self, by: str, sign: int = 1) -> list[tuple[Cell, Chains]]:
-        """The edits under which one of `DIFFERENCES`, or of `longer`, is shown on one side of 0."""
-        every = [(cell, row, getattr(row, by)) for (cell, _), row in zip(self.edited, self.rows, strict=True)]
-        return [(cell, row) for cell, row, found in every if found.value * sign > 0 and found.is_shown]
+    def shown(self, change: Change) -> list[tuple[Cell, Chains]]:
+        """The edits under which a change is shown."""
+        every = [(cell, row, getattr(row, change.by)) for (cell, _), row in zip(self.edited, self.rows, strict=True)]
+        return [(cell, row) for cell, row, found in every if found.value * change.sign > 0 and found.is_shown]
 
 
 def broken(material: Material) -> list[Broken]:
@@ -277,30 +283,23 @@ def broken(material: Material) -> list[Broken]:
         return []
     by_edit = dict(iter(answers.groupby(["model_name", "task", "edit"], sort=False)))
     limits = material.summary.study.early_answers
-
-    def early(curve: Curve, edit: str) -> dict[int, pd.DataFrame]:
-        frames = {limit: by_edit.get((curve.model, early_name(curve.task, limit), edit)) for limit in limits}
-        return {limit: frame for limit, frame in frames.items() if frame is not None}
-
     every = []
     for curve in material.curves:
         own = by_edit.get((curve.model, curve.task, str(BASELINE)))
         if curve.stopped or own is None:
             continue
         language = Language.of(own["question"], list(own["text"]))
-        about = {"model": curve.model, "task": curve.task, "unit": curve.unit, "factor": curve.factor}
-        without = str(BASELINE)
-        unedited = Texts(Under(**about, cut="unedited", edit=without), own, language, early(curve, without))
-        if unedited.calculating.mean() < CHAINS:
-            continue
-        edited = []
-        for cell in curve.cells:
-            frame = by_edit.get((curve.model, curve.task, cell.edit))
+        texts = {}
+        for about in curve.edits:
+            frame = by_edit.get((curve.model, curve.task, about.edit))
             if frame is not None and list(frame["item"]) == list(own["item"]):
-                under = Under(**about, cut=str(cell.layer), edit=cell.edit)
-                edited.append((cell, Texts(under, frame, language, early(curve, cell.edit))))
-        if edited:
-            every.append(Broken(curve, unedited, tuple(edited), material.summary.study.level))
+                names = {limit: (curve.model, early_name(curve.task, limit), about.edit) for limit in limits}
+                early = {limit: by_edit[name] for limit, name in names.items() if name in by_edit}
+                texts[about.edit] = Texts(about, frame, language, early)
+        unedited = texts[str(BASELINE)]
+        edited = tuple((cell, texts[cell.edit]) for cell in curve.cells if cell.edit in texts)
+        if edited and unedited.calculating.mean() >= CHAINS:
+            every.append(Broken(curve, unedited, edited, material.summary.study.level))
     return every
 
 
@@ -314,92 +313,71 @@ def how_chains_break(every: Sequence[Broken]) -> Iterable[Claim]:
     fewer chains have an equation without block L in n.
     Needs: an exact paired test (McNemar) over the chains of the same items, Holm-corrected over all blocks of a model
     """
-    labels = [of.curve.labels for of in every]
-    for own in _by_sweep(every):
-        if len(own) > FEW:
-            rows = tuple(row for of in own for by in DIFFERENCES for _, row in of.shown(by))
-            sentences = tuple(filter(None, (_over_models(own, by) for by in DIFFERENCES)))
-            yield Claim(sentences or (_none(own[0]),), rows, own[0].curve.task)
-            continue
-        for of in own:
-            sentences = tuple(filter(None, (_sentence(of, by) for by in DIFFERENCES)))
-            rows = tuple(dict.fromkeys(row for by in DIFFERENCES for _, row in of.shown(by)))
-            yield Claim(sentences or (_none(of),), rows, subject(of.curve.labels, labels))
-
-
-def _none(of: Broken) -> str:
-    noun = wording.UNIT_NAMES[of.curve.unit]
-    return f"No {noun} is shown to make more chains calculate wrongly, or fewer calculate."
-
-
-def _by_sweep(every: Sequence[Broken]) -> list[list[Broken]]:
-    """Those of the same task, unit and factor together."""
-    groups: dict[tuple[str, Unit, Factor], list[Broken]] = {}
-    for of in every:
-        groups.setdefault((of.curve.task, of.curve.unit, of.curve.factor), []).append(of)
-    return list(groups.values())
-
-
-def _over_models(own: Sequence[Broken], by: str) -> str:
-    """In how many models which blocks do it."""
-    counts = Counter(named([cell]) for of in own for cell, _ in of.shown(by))
-    if not counts:
-        return ""
-    places = [f"{place} in {count}" for place, count in counts.most_common(DRAWN)]
-    if len(counts) > DRAWN:
-        places.append(wording.counted(len(counts) - DRAWN, f"other {wording.UNIT_NAMES[own[0].curve.unit]}"))
-    return f"Of {len(own)} models {DIFFERENCES[by][1]} without {wording.listed(places)}."
-
-
-def _sentence(of: Broken, by: str) -> str:
-    """Of the edit with the largest difference, and which others differ; empty where none is shown to."""
-    (share, what), shown, without = DIFFERENCES[by], of.shown(by), of.without
-    if not shown:
-        return ""
-    cell, row = max(shown, key=lambda pair: getattr(pair[1], by).value)
-    numbers = [WHOLE_SHARE.text(getattr(each, share)) for each in (row, without)]
-    p = wording.p_value(getattr(row, by).p_corrected)
-    text = f"{under(named([cell]), cell.factor)} {what}: {numbers[0]} against {numbers[1]} unedited (corrected p {p})"
-    others = [each for each, _ in shown if each is not cell]
-    also = f"; likewise {under(named(others), cell.factor)}" if others else ""
-    return f"{wording.capital(text)}, {WHOLE_SHARE.text(row.language)} are language{also}."
+    for own, subjects in _together(every):
+        noun = wording.UNIT_NAMES[own[0].curve.unit]
+        none = f"No {noun} is shown to make more chains calculate wrongly, or fewer calculate."
+        sentences, rows = _changes(own, EQUATION_CHANGES)
+        yield Claim(sentences or (none,), rows, subjects)
 
 
 @rule
 def how_long_chains_are(every: Sequence[Broken]) -> Iterable[Claim]:
     """Whether edits make chains longer or shorter.
 
-    Says: Chains are longer without block L: A tokens in the median, B unedited (corrected p …). | Chains are shorter
-    without block L: likewise.
-    Needs: an exact sign test over the chains of the same items, Holm-corrected over all blocks of a model; one or two
-    models
+    Says: Without block L chains are longer in the median: A tokens against B unedited (corrected p …). | Without block
+    L chains are shorter in the median: likewise. | Of N models chains are longer in the median without block L in n.
+    Needs: an exact sign test over the chains of the same items, Holm-corrected over all blocks of a model
     """
-    labels = [of.curve.labels for of in every]
-    for of in every if len(every) <= FEW else ():
-        changes = {word: of.shown("longer", sign) for word, sign in (("longer", 1), ("shorter", -1))}
-        sentences = tuple(_length(of, word, own) for word, own in changes.items() if own)
+    for own, subjects in _together(every):
+        sentences, rows = _changes(own, LENGTH_CHANGES)
         if sentences:
-            rows = tuple(row for own in changes.values() for _, row in own)
-            yield Claim(sentences, rows, subject(of.curve.labels, labels))
+            yield Claim(sentences, rows, subjects)
 
 
-def _length(of: Broken, word: str, own: Sequence[tuple[Cell, Chains]]) -> str:
-    """Of the edit with the largest change of length, and which others change it so."""
-    cell, row = max(own, key=lambda pair: abs(getattr(pair[1].longer, "value", 0.0)))
-    others = [each for each, _ in own if each is not cell]
-    also = f"; likewise {under(named(others), cell.factor)}" if others else ""
-    p = wording.p_value(getattr(row.longer, "p_corrected", None))
-    return (
-        f"Chains are {word} {under(named([cell]), cell.factor)}: {row.tokens:.0f} tokens in the median,"
-        f" {of.without.tokens:.0f} unedited (corrected p {p}){also}."
-    )
+def _together(every: Sequence[Broken]) -> Iterator[tuple[list[Broken], str]]:
+    """What claims are made of, with their subjects: every curve, or more than `FEW` models of one sweep together."""
+    labels = [of.curve.labels for of in every]
+    for own in alike(every, "curve.task", "curve.unit", "curve.factor"):
+        if len(own) > FEW:
+            yield own, own[0].curve.task
+        else:
+            yield from (([of], subject(of.curve.labels, labels)) for of in own)
+
+
+def _changes(own: Sequence[Broken], changes: Sequence[Change]) -> tuple[tuple[str, ...], tuple[Chains, ...]]:
+    """A sentence for each change that is shown, and the rows behind them."""
+    rows = dict.fromkeys(row for of in own for change in changes for _, row in of.shown(change))
+    tell = _over_models if len(own) > 1 else _sentence
+    return tuple(tell(own, change) for change in changes if any(of.shown(change) for of in own)), tuple(rows)
+
+
+def _over_models(own: Sequence[Broken], change: Change) -> str:
+    """In how many models which blocks do it."""
+    counts = Counter(named([cell]) for of in own for cell, _ in of.shown(change))
+    places = [f"{place} in {count}" for place, count in counts.most_common(DRAWN)]
+    if len(counts) > DRAWN:
+        places.append(wording.counted(len(counts) - DRAWN, f"other {wording.UNIT_NAMES[own[0].curve.unit]}"))
+    return f"Of {len(own)} models {change.said} without {wording.listed(places)}."
+
+
+def _sentence(own: Sequence[Broken], change: Change) -> str:
+    """Of the edit with the largest change, and which others do the same."""
+    shown, without = own[0].shown(change), own[0].without
+    cell, row = max(shown, key=lambda pair: change.sign * getattr(pair[1], change.by).value)
+    now, before = (change.form.text(getattr(each, change.of)) for each in (row, without))
+    p = wording.p_value(getattr(row, change.by).p_corrected)
+    text = f"{under(named([cell]), cell.factor)} {change.said}: {now} against {before} unedited (corrected p {p})"
+    text += f", {WHOLE_SHARE.text(row.language)} are language"
+    if others := [each for each, _ in shown if each is not cell]:
+        text += f"; likewise {under(named(others), cell.factor)}"
+    return f"{wording.capital(text)}."
 
 
 @rule
 def what_chains_add(every: Sequence[Broken]) -> Iterable[Claim]:
     """Whether the rest of a chain adds anything to what the unedited model answers after its beginning.
 
-    Says: Made to answer after N tokens of its chains (or: without a chain), the unedited model is right in X %, with
+    Says: Made to answer after N tokens of its chains, the unedited model is right in X %, with
     whole chains in Y % (corrected p …). | The same, and: that the rest of the chains changes this is not shown.
     Needs: early answers (`--early-answers`); an exact paired test (McNemar), Holm-corrected over the limits
     """
@@ -409,15 +387,14 @@ def what_chains_add(every: Sequence[Broken]) -> Iterable[Claim]:
         if not rows:
             continue
         first, whole = rows[0], float(of.unedited.frame["correct"].mean())
-        shares = [WHOLE_SHARE.text(share) for share in (getattr(first.early, "value", None), whole)]
-        after = f"after {first.limit} tokens of its chains" if first.limit else "without a chain"
+        early, whole_share = (WHOLE_SHARE.text(share) for share in (getattr(first.early, "value", None), whole))
+        after = f"after {first.limit} tokens of its chains"
         p, *_ = holm([getattr(row.adds, "p", 1.0) for row in rows])
-        text = (
-            f"Made to answer {after}, the unedited model is right in {shares[0]}, with whole chains in {shares[1]}"
-            f" (corrected p {wording.p_value(p)})"
-        )
-        shown = "" if p <= ALPHA else ": that the rest of the chains changes this is not shown"
-        yield Claim((f"{text}{shown}.",), tuple(rows), subject(of.curve.labels, labels))
+        text = f"Made to answer {after}, the unedited model is right in {early}, with whole chains in {whole_share}"
+        text += f" (corrected p {wording.p_value(p)})"
+        if p > ALPHA:
+            text += ": that the rest of the chains changes this is not shown"
+        yield Claim((f"{text}.",), tuple(rows), subject(of.curve.labels, labels))
 
 
 def part(material: Material) -> Part | None:
@@ -425,68 +402,56 @@ def part(material: Material) -> Part | None:
     every = broken(material)
     if not every:
         return None
-    panel = ("model", "task", "unit", "factor")
-    texts = [[of.unedited, *(texts for _, texts in of.edited)] for of in every]
-    fails = [row for own in texts for each in own for row in each.fails()]
-    kinds = {kind for own in texts for each in own for kind in each.failures}
-    fails = [row for row in fails if row.failure in kinds]
-    table = Rows("failures", fails, (Fails,), "How answers fail", most="answers")
+    texts = [each for of in every for each in (of.unedited, *(texts for _, texts in of.edited))]
+    kinds = {kind for each in texts for kind in each.failures}
+    fails = [row for each in texts for row in each.fails() if row.failure in kinds]
     mark = Map(
-        "share", "cut", "failure", hue="share", full=1.0, panel=panel, wide=True, name="failures",
+        "share", "cut", "failure", hue="share", full=1.0, panel=SWEPT, wide=True, name="failures",
         caption="Share of all answers that fail so, in %; the others are right.",
     )  # fmt: skip
-    rows = [row for of in every for row in (of.without, *of.rows)]
     chains = Rows(
-        "chains", rows, (Chains,), "Equations of the chains",
+        "chains", [row for of in every for row in (of.without, *of.rows)], (Chains,), "Equations of the chains",
         "Fewer, more: than unedited, in points of all chains, with the exact paired test.",
     )  # fmt: skip
-    within = [row for of in every for each in _drawn(of) for row in each.within(of.level)]
-    limits = Curves(
-        "accuracy", "limit", ("cut",), panel=panel, log=True, name="token-limits", wide=True,
-        caption="Accuracy if answers had been cut off after so many tokens: unedited, and under the largest losses.",
-    ).figure([row for row in within if row.limit], "token-limits")  # fmt: skip
-    asked = [row for row in within if row.early is not None]
-    early = Curves(
-        "early", "limit", ("cut",), panel=panel, name="early-answers", wide=True,
-        caption="Accuracy where longer chains were cut off after so many tokens and their answer asked for.",
-    ).figure(asked, "early-answers") if asked else None  # fmt: skip
-    answered = [row for own in texts for each in own for row in each.within(every[0].level) if row.early is not None]
-    early_table = Rows(
-        "early", answered, (WithinLimit,), "Early answers",
+    early = Rows(
+        "early", [row for each in texts for row in each.within(every[0].level) if row.early is not None],
+        (WithinLimit,), "Early answers",
         "The rest adds: points that whole chains have more right, with the exact paired test, not corrected.",
     )  # fmt: skip
-    alike = [row for of in every for each in _drawn(of) for row in each.alike(of.unedited)]
-    leaving = Curves(
-        "same", "words", ("cut",), panel=panel, log=True, low=0.0, high=100.0, name="as-unedited", wide=True,
-        caption="Share of chains that begin with so many words of the unedited one.",
-    ).figure(alike, "as-unedited")  # fmt: skip
-    unmistaken = [row for of in every for each in _drawn(of) for row in each.unmistaken()]
-    slips = Curves(
-        "right", "equations", ("cut",), panel=panel, low=0.0, high=100.0, name="equations", wide=True,
-        caption="Share of chains with so many equations in which all of these are right.",
-    ).figure(unmistaken, "equations")  # fmt: skip
-    few = len(every) <= FEW
-    figures = {"How answers fail, in every model": None if few else mark.figure(fails, "failures")}
-    figures |= {"Accuracy by token limit": limits, "Accuracy of early answers": early}
-    figures |= {"Where chains leave the unedited ones": leaving, "Where equations become wrong": slips}
-    folded = [Folded(title, (figure,)) for title, figure in figures.items() if figure is not None]
+    charts = [figure for figure in _charts(every) if figure is not None]
+    own = [Folded("Limits, early answers, words and equations", tuple(charts))]
+    marks: tuple[Mark, ...] = (mark,)
+    if len(every) > FEW and (figure := mark.figure(fails, "")):
+        own, marks = [Folded("How answers fail, in every model", (figure,)), *own], ()
+    own += [Folded(rows.title, (Table.of(rows),)) for rows in (chains, early) if rows.records]
     return Part(
         "How do chains of thought break?",
-        table,
-        (mark,) if few else (),
+        Rows("failures", fails, (Fails,), "How answers fail", most="answers"),
+        marks,
         (*how_chains_break(every), *how_long_chains_are(every), *what_chains_add(every)),
         "Every wrong answer counts once: under the first of these, from the top, that holds.",
         "Chains",
-        own=(
-            *folded,
-            Folded("The equations under every edit", (Table.of(chains),)),
-            *([Folded("Early answers under every edit", (Table.of(early_table),))] if answered else []),
-        ),
+        own=tuple(own),
         wide=True,
     )
 
 
-def _drawn(of: Broken) -> list[Texts]:
-    """The unedited chains, and those under the largest losses."""
-    largest = sorted(of.edited, key=lambda pair: -pair[0].size)[:DRAWN]
-    return [of.unedited, *(texts for _, texts in largest)]
+def _charts(every: Sequence[Broken]) -> Iterator[Figure | None]:
+    """Lines of the unedited chains, and of those under the largest losses; None where nothing is to be drawn."""
+    drawn = []
+    for of in every:
+        largest = sorted(of.edited, key=lambda pair: -pair[0].size)[:DRAWN]
+        drawn += [(of, texts) for texts in (of.unedited, *(texts for _, texts in largest))]
+    within = [row for of, texts in drawn for row in texts.within(of.level)]
+    share: dict[str, Any] = {"low": 0.0, "high": 100.0}
+    for y, over, name, records, how, caption in (
+        ("accuracy", "limit", "token-limits", [row for row in within if row.limit], {"log": True},
+         "Accuracy if answers had been cut off after so many tokens: unedited, and under the largest losses."),
+        ("early", "limit", "early-answers", [row for row in within if row.early is not None], {},
+         "Accuracy where longer chains were cut off after so many tokens and their answer asked for."),
+        ("same", "words", "as-unedited", [row for of, texts in drawn for row in texts.alike(of.unedited)],
+         {"log": True, **share}, "Share of chains that begin with so many words of the unedited one."),
+        ("right", "equations", "equations", [row for _, texts in drawn for row in texts.unmistaken()], share,
+         "Share of chains with so many equations in which all of these are right."),
+    ):  # fmt: skip
+        yield Curves(y, over, ("cut",), panel=SWEPT, name=name, wide=True, caption=caption, **how).figure(records, "")

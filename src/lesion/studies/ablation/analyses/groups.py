@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import re
 
-from lesion.edits.edit import BASELINE
-from lesion.edits.place import Unit
-from lesion.report import wording
 from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
 from lesion.report.values import SHARE, Estimate
 from lesion.statistics.paired import wilson
-from lesion.studies.ablation.cell import Labels
+from lesion.studies.ablation.cell import SWEPT, Under
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import Factor
 
 MOST_GROUPS = 24
 """More groups than this are labels of items rather than groups of them: no table is made."""
+TITLE = "Accuracy by group of items"
 CELL = ["model_name", "task", "edit"]
 
 
-class GroupShare(Labels):
-    """The accuracy on a group of items without an edit (`cut` is *unedited*), or without a block."""
+class GroupShare(Under):
+    """The accuracy on a group of items without an edit, or without a block."""
 
-    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
-    factor: Factor = column("Factor", wording.factor_name, label=True)
     group: str = column("Group", label=True)
-    cut: str = column("Block", label=True)
-    edit: str = column()
     right: int = column("Right")
     items: int = column("Items")
     accuracy: Estimate = column("Accuracy", SHARE)
@@ -58,17 +51,13 @@ def shares(material: Material) -> list[GroupShare]:
         labels = groups.get(curve.task, [])
         if curve.stopped or not 2 <= len(labels) <= MOST_GROUPS:
             continue
-        edits = {"unedited": str(BASELINE)} | {str(cell.layer): cell.edit for cell in curve.cells}
-        where = {"model": curve.model, "task": curve.task, "unit": curve.unit, "factor": curve.factor}
         for label in labels:
-            for cut, edit in edits.items():
-                if (cell := (curve.model, curve.task, edit, label)) in counted:
+            for under in curve.edits:
+                if (cell := (curve.model, curve.task, under.edit, label)) in counted:
                     right, n = counted[cell]
                     low, high = wilson(right, n, material.summary.study.level)
                     accuracy = Estimate(value=right / n, low=low, high=high)
-                    rows.append(
-                        GroupShare(**where, group=label, cut=cut, edit=edit, right=right, items=n, accuracy=accuracy)
-                    )
+                    rows.append(GroupShare(**dict(under), group=label, right=right, items=n, accuracy=accuracy))
     return rows
 
 
@@ -77,11 +66,9 @@ def part(material: Material) -> Part | None:
     rows = shares(material)
     if not rows:
         return None
-    panel = ("model", "task", "unit", "factor")
-    mark = Map("accuracy", "cut", "groups", hue="share", full=1.25, panel=panel, wide=True, caption="Accuracy in %.")
-    about = "Number of items in brackets. The groups are small: compare with care."
-    table = Rows("", rows, (GroupShare,), "Accuracy by group of items")
-    return Part("Accuracy by group of items", table, (mark,), (), about, "Groups", wide=True)
+    mark = Map("accuracy", "cut", "groups", hue="share", full=1.25, panel=SWEPT, wide=True)
+    about = "In %; the number of items in brackets. The groups are small: compare with care."
+    return Part(TITLE, Rows("", rows, (GroupShare,), TITLE), (mark,), (), about, "Groups", wide=True)
 
 
 def natural(label: str) -> list[tuple[int, int, str]]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from lesion.core import clustered_intervals
 from lesion.core.clustered_intervals import OverClusters
-from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.parts import Part
@@ -14,18 +13,15 @@ from lesion.report.rows import Rows, column
 from lesion.report.values import WHOLE_SHARE, Number
 from lesion.statistics.critical import SHARE
 from lesion.statistics.spared import SPARED
-from lesion.studies.ablation.cell import Cell, Curve, Labels, alike, manner
+from lesion.studies.ablation.cell import Cell, Curve, Swept, alike, manner
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import Factor
 
 Doubt = tuple[str, OverClusters, float, str]
 
 
-class Found(Labels):
+class Found(Swept):
     """What the rule can find under one unit and factor, and the critical blocks if another share had to be lost."""
 
-    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
-    factor: Factor = column("Factor", wording.factor_name, label=True)
     right: int = column("Right")
     fewest_right: int = column("Fewest right")
     smallest_loss: Number = column("Smallest critical loss", WHOLE_SHARE)
