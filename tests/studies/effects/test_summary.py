@@ -56,7 +56,7 @@ def items() -> list[Measured]:
 
 @pytest.fixture(scope="module")
 def task():
-    return summarised(STUDY, "m", "primer:arithmetic", items(), EDITS, None, tempting=False)
+    return summarised(STUDY, "m", "primer:arithmetic", items(), EDITS, None, reference="mean")
 
 
 def test_effects_are_means_over_items_and_repair_is_split_in_two(task):
@@ -103,7 +103,7 @@ def test_a_place_that_one_half_of_the_items_chooses_is_measured_on_the_other():
         item.direct["3"], item.frozen["3"], item.total["3"] = 2.0 + 0.01 * (-1) ** (row // 2), 2.0, (2.0, 1.0)[row % 2]
         for block in "0124":  # nothing is repaired there
             item.total[block] = item.direct[block] + 0.5 + 0.1 * (row % 3)
-    (unit,) = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False).units
+    (unit,) = summarised(STUDY, "m", "t", made, EDITS, None, reference="mean").units
     written = np.mean([item.direct["3"] for item in made[::2]])
     assert unit.repaired.value == pytest.approx(1 - 2.0 / written)  # on all items it would be about a quarter
 
@@ -123,7 +123,7 @@ def test_the_slope_is_that_of_least_squares_and_its_interval_that_of_a_plain_boo
 
 
 def test_one_item_and_items_that_are_alike_have_no_interval_and_no_test():
-    alone = summarised(STUDY, "m", "t", items()[:1], EDITS, None, tempting=True)
+    alone = summarised(STUDY, "m", "t", items()[:1], EDITS, None, reference="tempting")
     assert alone.effects[0].direct.low is None
     assert alone.effects[0].repaired.p is None
     assert not any(effect.is_repaired for effect in alone.effects)
@@ -145,11 +145,11 @@ def test_repair_is_by_later_blocks_or_not_shown_to_be_or_not_shown(task):
     made = items()
     for row, item in enumerate(made):
         item.frozen["2"] = item.direct["2"] + 0.01 * (-1) ** row
-    norm = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False)
+    norm = summarised(STUDY, "m", "t", made, EDITS, None, reference="mean")
     assert said(report.what_is_repaired, norm).startswith("Switching off blocks 1, 2 and 4 costs less than was written")
     for row, item in enumerate(made):
         item.total.update({place: value + 1.0 + 0.1 * (row % 3) for place, value in item.direct.items()})
-    none = summarised(STUDY, "m", "t", made, EDITS, None, tempting=False)
+    none = summarised(STUDY, "m", "t", made, EDITS, None, reference="mean")
     assert said(report.what_is_repaired, none) == (
         "No repair is shown: of 5 blocks, none is shown to cost less than it writes."
     )
@@ -165,7 +165,7 @@ def test_heads_that_write_towards_the_token_and_against_it_are_named_apart():
             values |= {f"{block}.attention.head.0": values[str(block)] * (-1) ** block for block in range(BLOCKS)}
     edits = [ScaleHead(block, 0) for block in range(BLOCKS)]
     study = EffectsStudy.make(models=["m"], tasks=["primer:arithmetic"], unit=["head"])
-    task = summarised(study, "m", "t", made, edits, None, tempting=False)
+    task = summarised(study, "m", "t", made, edits, None, reference="mean")
     text = said(report.which_heads_write, task)
     assert text.startswith("Most towards the right token write heads 4.0 (")
     assert "most the other way write heads 1.0 (−2" in text

@@ -230,8 +230,7 @@ def _blocks(material: Material) -> dict[str, int]:
     known: dict[str, int] = {}
     for curve in material.curves:
         known[curve.model] = max(known.get(curve.model, 0), *(layer + 1 for layer in curve.layers))
-    families = material.summary.invariance.families if material.summary.invariance else ()
-    return known | {m.model: m.blocks for family in families for m in family.members if m.blocks}
+    return known | {m.model: m.blocks for family in material.summary.families for m in family.members if m.blocks}
 
 
 def _main(material: Material) -> Part:

@@ -25,7 +25,7 @@ from lesion.report.values import POINTS, WHOLE_SHARE, Estimate, Form, Number, Va
 from lesion.statistics.sequential_families import Decision
 from lesion.studies.ablation.cell import Cell, Curve, Place, Scores, curves
 from lesion.studies.ablation.drops import Forced
-from lesion.studies.ablation.invariance.result import Invariance
+from lesion.studies.ablation.invariance.result import FamilyResult, Invariance
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import Factor
 
@@ -339,6 +339,11 @@ class AblationSummary(Summary):
     def curves(self) -> tuple[Curve, ...]:
         """Every model on every task under one unit and factor, in the order of the summary."""
         return curves(self.models)
+
+    @property
+    def families(self) -> tuple[FamilyResult, ...]:
+        """Families of models with their comparisons; none where no models are of one, or evaluation stopped."""
+        return () if self.invariance is None else self.invariance.families
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ rows of few passes, each row from the block on that its edit changes.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lesion.activations.readout import EXACT, ROUNDED, Frozen, Norm, Readout, first
+from lesion.activations.readout import EXACT, ROUNDED, Norm, Readout, first
 from lesion.edits.edit import BASELINE, Scale
 from lesion.edits.gates import Gates, gated
 from lesion.edits.table import tabulate
@@ -57,58 +56,53 @@ def clean_pass(
     readout: Readout, read: Sequence[int], kept: int, *, branches: bool, heads: Iterable[int] = ()
 ) -> CleanPass:
     """Run a text through a model."""
-    model = readout.model
-    entered: dict[object, Tensor] = {}
-    left: dict[object, Tensor] = {}
-    tails: dict[Any, Tensor] = {}
-    inputs: dict[object, Tensor] = {}
-    mixed: dict[object, Tensor] = {}
+    model, blocks = readout.model, readout.model.anatomy.blocks
+    seen: dict[tuple[object, ...], Tensor] = {}
 
-    def keep(store: dict[object, Tensor], key: object, stream: object, what: str) -> None:
+    def keep(key: tuple[object, ...], stream: object, what: str) -> None:
         if not isinstance(stream, Tensor) or stream.numel() % len(read) or not bool(stream.isfinite().all()):
             raise LesionError(
                 f"What {what} of {model.name} cannot be read or is not finite; load the model in bfloat16 or float32."
             )
-        store[key] = stream.detach().reshape(len(read), -1).float().clone()  # a later module may write into it
-
-    def enters(store: dict[object, Tensor], index: int, name: str, what: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-            keep(store, index, args[0] if args else kwargs.get(name), what)
-
-        return hook
-
-    def leaves(store: dict[object, Tensor], key: object, what: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[object, ...], output: object) -> None:
-            keep(store, key, first(output), what)
-
-        return hook
+        seen[key] = stream.detach().reshape(len(read), -1).float().clone()  # a later module may write into it
 
     with ExitStack() as stack, torch.inference_mode():
-        for block in model.anatomy.blocks:
-            index, module = block.index, block.module
-            entering = enters(entered, index, "hidden_states", f"enters block {index}")
-            stack.callback(module.register_forward_pre_hook(entering, with_kwargs=True).remove)
-            stack.callback(module.register_forward_hook(leaves(left, index, f"leaves block {index}")).remove)
-            for branch in block.branches if branches else ():
-                for number, tail in enumerate(branch.tails):
-                    address = f"{index}.{branch.name}"
-                    hook = leaves(tails, (address, number), f"{address} adds")
-                    stack.callback(tail.register_forward_hook(hook).remove)
+
+        def before(module: nn.Module, name: str, key: tuple[object, ...], what: str) -> None:
+            def hook(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+                keep(key, args[0] if args else kwargs.get(name), what)
+
+            stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
+
+        def after(module: nn.Module, key: tuple[object, ...], what: str) -> None:
+            def hook(module: nn.Module, args: tuple[object, ...], output: object) -> None:
+                keep(key, first(output), what)
+
+            stack.callback(module.register_forward_hook(hook).remove)
+
+        for block in blocks:
+            before(block.module, "hidden_states", ("enters", block.index), f"enters block {block.index}")
+            after(block.module, ("leaves", block.index), f"leaves block {block.index}")
+        of_branches = [(block.index, branch) for block in blocks for branch in block.branches if branches]
+        tails = [(f"{index}.{branch.name}", branch.tails) for index, branch in of_branches]
+        for address, modules in tails:
+            for number, tail in enumerate(modules):
+                after(tail, (address, number), f"{address} adds")
         for index in heads:
             matrix, what = model.anatomy.heads(index).matrix.module, f"of heads of block {index}"
-            giving = enters(inputs, index, "input", f"the output matrix is given {what}")
-            stack.callback(matrix.register_forward_pre_hook(giving, with_kwargs=True).remove)
-            stack.callback(matrix.register_forward_hook(leaves(mixed, index, f"it makes {what}")).remove)
+            before(matrix, "input", ("heads", index), f"the output matrix is given {what}")
+            after(matrix, ("mixed", index), f"it makes {what}")
         ended = stack.enter_context(final(model, readout.module))
         ids = torch.tensor([list(read)], device=model.device)
         # Given a number, Gemma's last blocks run on so many tokens.
         model.network(input_ids=ids, use_cache=False, logits_to_keep=torch.arange(len(read) - kept, len(read)))
-    added: dict[str, Tensor] = {}
-    for (address, _), stream in tails.items():
-        added[address] = added[address] + stream if address in added else stream
-    _refuse_other_additions(model, entered, left, added)
-    streams = [entered[0], *(left[block.index] for block in model.anatomy.blocks)]
-    own = {index: (inputs[index], mixed[index]) for index in heads}
+    added = {
+        address: torch.stack([seen[address, number] for number in range(len(modules))]).sum(0)
+        for address, modules in tails
+    }
+    _refuse_other_additions(model, seen, added)
+    streams = [seen["enters", 0], *(seen["leaves", block.index] for block in blocks)]
+    own = {index: (seen["heads", index], seen["mixed", index]) for index in heads}
     return CleanPass(streams, added, own, ended[1][0, -kept:])
 
 
@@ -123,67 +117,63 @@ def final(model: Model, norm: nn.Module) -> Iterator[list[Tensor]]:
     def leaves(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         ended.append(output)
 
-    handles = (
-        norm.register_forward_pre_hook(enters),
-        model.network.get_output_embeddings().register_forward_hook(leaves),
-    )
-    try:
+    head = model.network.get_output_embeddings()
+    with ExitStack() as stack:
+        stack.callback(norm.register_forward_pre_hook(enters).remove)
+        stack.callback(head.register_forward_hook(leaves).remove)
         yield ended
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def _refuse_other_additions(
-    model: Model, entered: Mapping[Any, Tensor], left: Mapping[Any, Tensor], added: Mapping[Any, Tensor]
-) -> None:
+def _tolerance(model: Model) -> float:
+    return EXACT if model.dtype == torch.float32 else ROUNDED
+
+
+def _refuse_other_additions(model: Model, seen: Mapping[Any, Tensor], added: Mapping[str, Tensor]) -> None:
     """Refuse a model whose last stream is not the sum of what is measured."""
-    tolerance = EXACT if model.dtype == torch.float32 else ROUNDED
 
     def apart(one: Tensor, other: Tensor) -> bool:
-        return bool((one - other).abs().max() > tolerance * max(float(one.abs().max()), float(other.abs().max())))
+        largest = max(float(one.abs().max()), float(other.abs().max()))
+        return bool((one - other).abs().max() > _tolerance(model) * largest)
 
     for block in model.anatomy.blocks:
         index = block.index
-        if index and apart(entered[index], left[index - 1].to(entered[index].device)):
+        entered = seen["enters", index]
+        if index and apart(entered, seen["leaves", index - 1].to(entered.device)):
             raise LesionError(
                 f"What enters block {index} of {model.name} is not what left block {index - 1}, so direct effects would"
                 " not add up to the logit; use `lesion ablate` for this model."
             )
         parts = [added[address] for branch in block.branches if (address := f"{index}.{branch.name}") in added]
         # Rounding is that of the streams, whose difference may be small beside them.
-        if len(parts) == 2 and apart(entered[index] + parts[0] + parts[1], left[index]):
+        if len(parts) == 2 and apart(entered + parts[0] + parts[1], seen["leaves", index]):
             raise LesionError(
                 f"Attention and MLP of block {index} of {model.name} do not add up to what the block adds, so their"
                 " direct effects cannot be told; measure whole blocks with --unit block."
             )
 
 
-class HeadContributions:
-    """What the query heads of one block add to the stream in one pass.
+def head_contributions(model: Model, passed: CleanPass, layer: int) -> Callable[[int], Float[Tensor, "tokens width"]]:
+    """What each query head of one block adds to the stream in one pass, by its number, float64.
 
     Attention adds f(W_O [head_0; head_1; …] + b), where f is nothing, or a norm whose scale is frozen as it is in the
     pass (Gemma 2, OLMo 2). So the heads and the part of the bias add up to what the attention adds.
     """
+    heads = model.anatomy.heads(layer)
+    given, mixed = passed.heads[layer]
+    matrix = heads.matrix.storage.view(heads.matrix.tensor)
+    behind = _behind(model, layer, mixed, passed.branches[f"{layer}.attention"])
 
-    def __init__(self, model: Model, passed: CleanPass, layer: int) -> None:
-        self._heads = model.anatomy.heads(layer)
-        self._given, mixed = passed.heads[layer]
-        self._matrix = self._heads.matrix.storage.view(self._heads.matrix.tensor)
-        self._behind = _behind(model, layer, mixed, passed.branches[f"{layer}.attention"])
+    def of(head: int) -> Float[Tensor, "tokens width"]:
+        columns = slice(head * heads.size, (head + 1) * heads.size)
+        return behind(given[:, columns].double() @ matrix[:, columns].detach().double().T)
 
-    def of(self, head: int) -> Float[Tensor, "tokens width"]:
-        """What one head adds, float64."""
-        size = self._heads.size
-        columns = slice(head * size, (head + 1) * size)
-        added = self._given[:, columns].double() @ self._matrix[:, columns].detach().double().T
-        return added if self._behind is None else self._behind(added)
+    return of
 
 
-def _behind(model: Model, layer: int, mixed: Tensor, added: Tensor) -> Frozen | None:
-    tolerance = EXACT if model.dtype == torch.float32 else ROUNDED
-    if bool((mixed - added).abs().max() <= tolerance * added.abs().max()):
-        return None
+def _behind(model: Model, layer: int, mixed: Tensor, added: Tensor) -> Callable[[Tensor], Tensor]:
+    """What stands behind the output matrix: nothing, or a norm with its scale frozen."""
+    if bool((mixed - added).abs().max() <= _tolerance(model) * added.abs().max()):
+        return lambda stream: stream
     attention = model.anatomy.block(layer).attention
     assert attention is not None
     try:
@@ -284,7 +274,7 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
     headed = list(dict.fromkeys(edit.layer for edit in edits if isinstance(edit, ScaleHead)))
     branches = any(edit.unit != "block" for edit in edits)
     passed = clean_pass(readout, text.read, kept, branches=branches, heads=headed)
-    heads = {layer: HeadContributions(model, passed, layer) for layer in headed}
+    heads = {layer: head_contributions(model, passed, layer) for layer in headed}
     last = passed.streams[-1][-kept:]
     frozen = readout.norm.frozen(last, model.name)
     gold = torch.tensor(text.gold, device=last.device)
@@ -295,7 +285,7 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
         return float((frozen(contribution[-kept:]) * directions).sum(-1).mean())
 
     def contribution(edit: Scale) -> Float[Tensor, "tokens width"]:
-        return heads[edit.layer].of(edit.head) if isinstance(edit, ScaleHead) else passed.contribution(edit)
+        return heads[edit.layer](edit.head) if isinstance(edit, ScaleHead) else passed.contribution(edit)
 
     layers = [*(readout.raw(stream[-kept:]) for stream in passed.streams[:-1]), passed.raw]
     scores = [_score(readout, raw, text) for raw in layers]
@@ -335,25 +325,16 @@ def _mean(values: Tensor) -> float:
 
 def _classes(text: Text, clean: _Score, without: Mapping[str, _Score]) -> dict[str, ClassSums]:
     """The sums over the gold tokens of every class."""
-    places = defaultdict(list)
-    for place, name in enumerate(text.classes):
-        places[name].append(place)
-
-    def top(score: _Score, own: Sequence[int]) -> int:
-        return int(score.top[own].sum())
-
-    def nats(score: _Score, own: Sequence[int]) -> float:
-        return float(score.log_probability[own].sum())
-
     return {
         name: ClassSums(
             tokens=len(own),
-            top=top(clean, own),
-            log_probability=nats(clean, own),
-            top_without={place: top(score, own) for place, score in without.items()},
-            loss={place: nats(clean, own) - nats(score, own) for place, score in without.items()},
+            top=int(clean.top[own].sum()),
+            log_probability=(nats := float(clean.log_probability[own].sum())),
+            top_without={place: int(score.top[own].sum()) for place, score in without.items()},
+            loss={place: nats - float(score.log_probability[own].sum()) for place, score in without.items()},
         )
-        for name, own in places.items()
+        for name in dict.fromkeys(text.classes)
+        for own in [[place for place, other in enumerate(text.classes) if other == name]]
     }
 
 

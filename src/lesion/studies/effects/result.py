@@ -241,29 +241,22 @@ class ClassTable(Value):
 
     def lines(self, model: str, task: str) -> Iterator[ClassLine]:
         """Every class at every place; a class without tokens has one line, of no place."""
+        unedited = {
+            each.name: {"token_class": each.name, "items": each.items, "tokens": each.tokens,
+                        "unedited": each.accuracy, "unedited_log_probability": each.log_probability}
+            for each in self.classes
+        }  # fmt: skip
         named = {"model": model, "task": task, "group": self.group}
-        baselines = {each.name: each for each in self.classes}
         for each in self.classes:
             if not each.tokens:
-                yield ClassLine(**named, token_class=each.name, items=0, tokens=0, loses_most=False)
+                yield ClassLine(**named, **unedited[each.name], loses_most=False)
         for place in self.places:
-            shown = None if place.shown is None else place.shown.name
+            where = place.model_dump(include={"unit", "layer", "head"})
             for effect in place.effects:
-                before = baselines[effect.name]
-                yield ClassLine(
-                    **named,
-                    **place.model_dump(include={"unit", "layer", "head"}),
-                    token_class=effect.name,
-                    items=before.items,
-                    tokens=before.tokens,
-                    unedited=before.accuracy,
-                    unedited_log_probability=before.log_probability,
-                    accuracy=effect.accuracy,
-                    drop=effect.drop,
-                    loss=effect.loss,
-                    loses_most=shown == effect.name,
-                    loses_most_p_corrected=place.p_corrected if place.most == effect.name else None,
-                )
+                most = {"loses_most_p_corrected": place.p_corrected} if place.most == effect.name else {}
+                numbers = {"accuracy": effect.accuracy, "drop": effect.drop, "loss": effect.loss, **most}
+                loses_most = effect == place.shown
+                yield ClassLine(**named, **where, **unedited[effect.name], **numbers, loses_most=loses_most)
 
 
 class ClassLine(ModelAndTask):

@@ -19,7 +19,7 @@ from lesion.report.wording import numbered
 from lesion.studies.ablation.sweep import sweep
 from lesion.studies.effects.measurement import Measured, Text, measure
 from lesion.studies.effects.report import EffectsResult
-from lesion.studies.effects.result import EffectsSummary, TaskEffects
+from lesion.studies.effects.result import EffectsSummary, Reference, TaskEffects
 from lesion.studies.effects.study import EffectsStudy
 from lesion.studies.effects.summary import Drops, by_class, notes_on_gaps, read_drops, summarised
 from lesion.tasks.catalogue import find
@@ -112,8 +112,8 @@ def _model(
     parts = []
     for choice, items in evaluation.items.items():
         own, task = [kept[choice, item.id] for item in items], evaluation.tasks[choice]
-        tempting = task.kind == "contrast"
-        effects = summarised(study, chosen.name, choice.name, own, edits, drops, tempting=tempting)
+        reference: Reference = "tempting" if task.kind == "contrast" else "mean"
+        effects = summarised(study, chosen.name, choice.name, own, edits, drops, reference)
         classes = by_class(study, task, [item.group for item in items], [each.classes for each in own], edits)
         parts.append(effects.model_copy(update=classes))
     return parts, len(missing)

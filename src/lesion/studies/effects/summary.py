@@ -4,14 +4,13 @@ how well cheap measures of a place foretell the drops of accuracy that a layer s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy.stats import rankdata, ttest_1samp
 
 from lesion.activations.readout import EXACT
@@ -33,6 +32,7 @@ from lesion.studies.effects.result import (
     Effect,
     LensLayer,
     PlaceClasses,
+    Reference,
     Screen,
     ScreenAgreement,
     TaskEffects,
@@ -107,14 +107,13 @@ class _Class:
         tokens = int(self.tokens.sum())
         return ClassBaseline(name=self.name, items=self.items, tokens=tokens, accuracy=accuracy, log_probability=nats)
 
-    def effect(self, place: int) -> ClassEffect:
-        """The class without a place, untested."""
-        return ClassEffect(
-            name=self.name,
-            accuracy=self._share(self._without[:, place]),
-            drop=self._rate(self.lost[:, place]),
-            loss=self._rate(self.loss[:, place]),
-        )
+    def effect(self, place: int, drop: Sequence[float], loss: Sequence[float]) -> ClassEffect:
+        """The class without a place; `drop`, `loss`: p and corrected p of the two, none where they are not tested."""
+        tests = (dict(zip(("p", "p_corrected"), p, strict=False)) for p in (drop, loss))
+        estimates = (self._rate(values[:, place]) for values in (self.lost, self.loss))
+        tested = [each.model_copy(update=test) for each, test in zip(estimates, tests, strict=True)]
+        accuracy = self._share(self._without[:, place])
+        return ClassEffect(name=self.name, accuracy=accuracy, drop=tested[0], loss=tested[1])
 
 
 def _table(
@@ -126,7 +125,7 @@ def _table(
     *,
     tested: bool = True,
 ) -> ClassTable:
-    """The classes over some items."""
+    """The classes over some items; with the tests of every class, and of the class that loses most."""
     sample = Sample(len(sums), study.level, study.seed)
     present = [name for name in names if any(name in item for item in sums)]
     known: dict[str, ClassBaseline] = {}
@@ -135,45 +134,22 @@ def _table(
         own_edits = [edit for edit in edits if edit.unit == unit]
         classes = [_Class(sample, sums, name, [edit.address for edit in own_edits]) for name in present]
         known = {each.name: each.baseline() for each in classes}
-        effects = [[each.effect(place) for each in classes] for place in range(len(own_edits))]
-        of_unit = [
-            PlaceClasses(
-                unit=edit.unit,
-                layer=edit.layer,
-                head=edit.head if isinstance(edit, ScaleHead) else None,
-                effects=of_place,
-            )
-            for edit, of_place in zip(own_edits, effects, strict=True)
-        ]
-        places += _classes_tested(of_unit, classes, study.seed) if tested and classes else of_unit
+        drop = loss = np.zeros((0, len(classes), len(own_edits)))
+        winners: list[dict[str, Any]] = [{} for _ in own_edits]
+        if tested and classes:
+            lost = np.stack([own.lost / own.tokens.mean() for own in classes], axis=1)
+            drop = _tested_flips(lost, study.seed)
+            loss = _tested_flips(np.stack([own.loss for own in classes], axis=1), study.seed)
+            if len(classes) > 1:
+                winners = _most(lost, [each.name for each in classes], study.seed)
+        for at, edit in enumerate(own_edits):
+            head = {"head": edit.head} if isinstance(edit, ScaleHead) else {}
+            effects = [
+                each.effect(at, drop[:, n, at].tolist(), loss[:, n, at].tolist()) for n, each in enumerate(classes)
+            ]
+            places.append(PlaceClasses(unit=unit, layer=edit.layer, effects=effects, **head, **winners[at]))
     baselines = [known.get(name, ClassBaseline(name=name, items=0, tokens=0)) for name in names]
     return ClassTable(group=group, items=len(sums), classes=baselines, places=places)
-
-
-def _classes_tested(places: Sequence[PlaceClasses], classes: Sequence[_Class], seed: int) -> list[PlaceClasses]:
-    """The places of a unit with the tests of every class, and of the class that loses most."""
-    lost = np.stack([own.lost / own.tokens.mean() for own in classes], axis=1)
-    loss = np.stack([own.loss for own in classes], axis=1)
-    tests = {}
-    for name, values in (("drop", lost), ("loss", loss)):
-        p = _by_sign_flips(values, seed)
-        tests[name] = p, np.reshape(holm(p.ravel()), p.shape)
-    most, p_most = _most(lost, seed)
-    corrected = holm(p_most)
-    tested = []
-    for index, place in enumerate(places):
-        effects = []
-        for row, effect in enumerate(place.effects):
-            update = {
-                name: getattr(effect, name).model_copy(
-                    update={"p": float(p[row, index]), "p_corrected": float(p_corrected[row, index])}
-                )
-                for name, (p, p_corrected) in tests.items()
-            }
-            effects.append(effect.model_copy(update=update))
-        winner = {"most": classes[most[index]].name, "p": float(p_most[index]), "p_corrected": float(corrected[index])}
-        tested.append(place.model_copy(update={"effects": tuple(effects), **(winner if len(classes) > 1 else {})}))
-    return tested
 
 
 def _by_sign_flips(values: Float[np.ndarray, "items classes places"], seed: int) -> Float[np.ndarray, "classes places"]:
@@ -181,18 +157,28 @@ def _by_sign_flips(values: Float[np.ndarray, "items classes places"], seed: int)
     return sign_flips(values.reshape(len(values), -1), seed).reshape(values.shape[1:])
 
 
-def _most(
-    lost: Float[np.ndarray, "items classes places"], seed: int
-) -> tuple[Int[np.ndarray, " places"], Float[np.ndarray, " places"]]:
-    """Per place the class that loses most, and the p of "another loses as much".
+def _tested_flips(
+    values: Float[np.ndarray, "items classes places"], seed: int
+) -> Float[np.ndarray, "p_and_corrected classes places"]:
+    """The same, and corrected over classes × places."""
+    p = _by_sign_flips(values, seed)
+    return np.stack([p, np.reshape(holm(p.ravel()), p.shape)])
+
+
+def _most(lost: Float[np.ndarray, "items classes places"], names: Sequence[str], seed: int) -> list[dict[str, Any]]:
+    """Per place the class that loses most, the p of "another loses as much", and that corrected over the places.
 
     `lost` is per mean number of tokens of an item, so that a mean over items is a drop of accuracy.
     """
     most = lost.mean(axis=0).argmax(axis=0)
     apart = np.take_along_axis(lost, most[None, None], axis=1) - lost  # 0 of the class itself, whose p is 1
-    p = _by_sign_flips(apart, seed)
-    np.put_along_axis(p, most[None], 0.0, axis=0)
-    return most, p.max(axis=0)
+    flips = _by_sign_flips(apart, seed)
+    np.put_along_axis(flips, most[None], 0.0, axis=0)
+    p = flips.max(axis=0).tolist()
+    return [
+        {"most": names[at], "p": own, "p_corrected": corrected}
+        for at, own, corrected in zip(most.tolist(), p, holm(p), strict=True)
+    ]
 
 
 Items = Float[np.ndarray, "items places"]
@@ -230,19 +216,16 @@ def summarised(
     measured: Sequence[Measured],
     edits: Sequence[Scale],
     drops: Drops | None,
-    *,
-    tempting: bool,
+    reference: Reference,
 ) -> TaskEffects:
     """The effects of one model on one task."""
     sample = Sample(len(measured), study.level, study.seed)
 
-    def by_layer(name: str) -> list[Estimate]:
-        return [sample.mean(column) for column in np.array([getattr(item, name) for item in measured]).T]
+    def means(name: str) -> list[Estimate]:
+        values = np.array([getattr(item, name) for item in measured]).reshape(len(measured), -1)
+        return [sample.mean(column) for column in values.T]
 
-    def mean(name: str) -> Estimate:
-        return sample.mean(np.array([getattr(item, name) for item in measured]))
-
-    columns = zip(by_layer("lens"), by_layer("log_rank"), by_layer("top"), strict=True)
+    columns = zip(means("lens"), means("log_rank"), means("top"), strict=True)
     layers = [
         LensLayer(layer=layer, log_probability=log_probability, rank=_exponential(log_rank), top=top)
         for layer, (log_probability, log_rank, top) in enumerate(columns)
@@ -252,33 +235,32 @@ def summarised(
     agreements: list[ScreenAgreement] = []
     for unit in _units(study, edits):
         own_edits = [edit for edit in edits if edit.unit == unit]
-        places = [edit.address for edit in own_edits]
         direct, total, frozen, loss = (
-            np.array([[getattr(item, name)[place] for place in places] for item in measured])
+            np.array([[getattr(item, name)[edit.address] for edit in own_edits] for item in measured])
             for name in ("direct", "total", "frozen", "loss")
         )
-        influence = np.array([item.influence for item in measured])
-        effects += _effects(sample, own_edits, direct, total, frozen, loss, influence)
+        screens: dict[Screen, Items] = {"direct": direct, "loss": loss}
+        if unit == "block":
+            screens["influence"] = np.array([item.influence for item in measured])
+        effects += _effects(sample, own_edits, direct, total, frozen, loss, screens.get("influence"))
         units.append(_unit(sample, unit, direct, total, frozen))
-        right = None if drops is None else drops.right(model, task, own_edits)
+        right = drops and drops.right(model, task, own_edits)
         if right is not None:
-            screens: dict[Screen, Items] = {"direct": direct, "loss": loss}
-            if unit == "block":
-                screens["influence"] = influence
             for screen, values in screens.items():
-                means, drawn = values.mean(0), sample.drawn(values)
+                both = values.mean(0), sample.drawn(values)
                 if screen == "direct":
-                    means, drawn = np.abs(means), np.abs(drawn)
-                agreements.append(agreement(screen, unit, means, drawn, right, study.level, study.seed))
+                    both = np.abs(both[0]), np.abs(both[1])
+                agreements.append(agreement(screen, unit, *both, right, study))
+    (logit,), (embedding,), (offset,) = means("logit"), means("embedding"), means("offset")
     return TaskEffects(
         model=model,
         task=task,
         items=len(measured),
         tokens=sum(item.tokens for item in measured),
-        reference="tempting" if tempting else "mean",
-        logit=mean("logit"),
-        embedding=mean("embedding"),
-        offset=mean("offset"),
+        reference=reference,
+        logit=logit,
+        embedding=embedding,
+        offset=offset,
         lens=layers,
         effects=effects,
         units=units,
@@ -287,8 +269,8 @@ def summarised(
 
 
 def _exponential(estimate: Estimate) -> Estimate:
-    ends = (None if end is None else float(np.exp(end)) for end in (estimate.value, estimate.low, estimate.high))
-    return Estimate(**dict(zip(("value", "low", "high"), ends, strict=True)))
+    known = estimate.model_dump(include={"value", "low", "high"}, exclude_none=True)
+    return Estimate(**{"value": None, **{name: float(np.exp(end)) for name, end in known.items()}})
 
 
 def _effects(
@@ -298,26 +280,21 @@ def _effects(
     total: Items,
     frozen: Items,
     loss: Items,
-    influence: Float[np.ndarray, "items blocks"],
+    influence: Items | None,
 ) -> list[Effect]:
-    """Every place of a unit, in the order of its edits."""
-    gaps = (direct - total, direct - frozen, frozen - total)
-    repaired, by_blocks, by_norm = (_tested(sample, gap, _least(direct)) for gap in gaps)
-    return [
-        Effect(
-            unit=edit.unit,
-            layer=edit.layer,
-            head=edit.head if isinstance(edit, ScaleHead) else None,
-            direct=sample.mean(direct[:, place]),
-            total=sample.mean(total[:, place]),
-            repaired=repaired[place],
-            by_blocks=by_blocks[place],
-            by_norm=by_norm[place],
-            loss=sample.mean(loss[:, place]),
-            influence=sample.mean(influence[:, edit.layer]) if edit.unit == "block" else None,
-        )
-        for place, edit in enumerate(edits)
-    ]
+    """Every place of a unit, in the order of its edits; `influence`: of whole blocks alone."""
+    gaps = {"repaired": direct - total, "by_blocks": direct - frozen, "by_norm": frozen - total}
+    tested = {name: _tested(sample, gap, _least(direct)) for name, gap in gaps.items()}
+    means = {"direct": direct, "total": total, "loss": loss}
+    effects = []
+    for place, edit in enumerate(edits):
+        own = {name: sample.mean(values[:, place]) for name, values in means.items()}
+        own |= {name: estimates[place] for name, estimates in tested.items()}
+        if influence is not None:
+            own["influence"] = sample.mean(influence[:, edit.layer])
+        head = {"head": edit.head} if isinstance(edit, ScaleHead) else {}
+        effects.append(Effect(unit=edit.unit, layer=edit.layer, **head, **own))
+    return effects
 
 
 def _least(direct: Items) -> float:
@@ -462,18 +439,12 @@ def agreement(
     values: Float[np.ndarray, " places"],
     drawn: Float[np.ndarray, "draws places"],
     right: np.ndarray,
-    level: float,
-    seed: int,
+    study: EffectsStudy,
 ) -> ScreenAgreement:
-    """Spearman's ρ of a screen with the drops of accuracy."""
-    drops = profile(right, range(len(values)), seed)
-    rho = rank_correlation(values, drops.drops, drawn, drops.drawn, level)
-    p = permutation_p(rankdata(values), drops.ranks, seed) if math.isfinite(rho.value) else None
-    return ScreenAgreement(
-        screen=screen,
-        unit=unit,
-        places=len(values),
-        items=right.shape[1],
-        tied=len(values) - len(np.unique(drops.drops)),
-        rho=Estimate.of(rho, p),
-    )
+    """Spearman's ρ of a screen with the drops of accuracy; p where ρ is known."""
+    drops = profile(right, range(len(values)), study.seed)
+    rho = Estimate.of(rank_correlation(values, drops.drops, drawn, drops.drawn, study.level))
+    if rho.value is not None:
+        rho = rho.model_copy(update={"p": permutation_p(rankdata(values), drops.ranks, study.seed)})
+    tied = len(values) - len(np.unique(drops.drops))
+    return ScreenAgreement(screen=screen, unit=unit, places=len(values), items=right.shape[1], tied=tied, rho=rho)

@@ -6,7 +6,7 @@ from lesion.studies.ablation.invariance.summary import Measured, onsets
 MEMBERS = [
     *(Member(model=f"a@{step}", source="a", step=step) for step in (1, 2, 4, 8)), Member(model="a", source="a"),
 ]  # fmt: skip
-AXIS = Axis("a", tuple(MEMBERS[:-1]), MEMBERS[-1])
+AXIS = Axis(tuple(MEMBERS[:-1]), MEMBERS[-1])
 
 
 def measured(model: str, able: bool, critical: set[int]) -> Measured:

@@ -333,9 +333,9 @@ def across(word: str, a: str = "gsm8k", b: str = "triviaqa") -> BetweenTasks:
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("holds", "Every other task loses less than half as much; where it is least clear, the difference is 60.0"),
-        ("does not hold", "Not every other task loses less than half as much: the difference is 60.0"),
-        ("cannot tell", "Whether every other task loses less than half as much cannot be told: the difference is 60.0"),
+        ("holds", "Every other task loses less than half as much;"),
+        ("does not hold", "Not every other task loses less than half as much;"),
+        ("cannot tell", "Whether every other task loses less than half as much cannot be told;"),
     ],
 )
 def test_what_other_tasks_lose_at_the_critical_blocks(word, says):
@@ -347,7 +347,7 @@ def test_what_other_tasks_lose_at_the_critical_blocks(word, says):
         " 1, critical for both)."
     )
     assert decision.startswith(says)
-    assert decision.endswith("[50.0, 70.0] (triviaqa in base).")
+    assert decision.endswith(" where it is least clear, the difference is 60.0 points [50.0, 70.0] (triviaqa in base).")
 
 
 def test_several_families_are_told_apart_and_have_a_claim_each():

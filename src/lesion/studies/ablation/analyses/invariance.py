@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from lesion.report import wording
-from lesion.report.blocks import Block, Folded, Prose
+from lesion.report.blocks import Folded, Prose
 from lesion.report.claims import Claim, Standing, rule
 from lesion.report.marks import Curves, Map
 from lesion.report.parts import Part
@@ -30,6 +30,11 @@ class InFamily(Row):
 
     family: str = column("Family", label=True)
     task: str = column("Task", label=True)
+
+    @classmethod
+    def of(cls, family: FamilyResult, task: FamilyTask) -> InFamily:
+        """That of a family's task."""
+        return InFamily(family=family.family, task=task.task)
 
 
 class Compared(InFamily):
@@ -71,13 +76,16 @@ def compared(family: FamilyResult, task: FamilyTask) -> Iterator[tuple[Compared,
     members, names = {member.model: member for member in family.members}, family.labels
     for pair, sets in zip(task.pairs, task.overlaps, strict=True):
         member, skill = members[pair.b], task.skill(pair.b)
-        role: Role = "control" if member.control else "child" if pair.a == family.base else "sibling"
+        roles: dict[Role, bool] = {
+            "end": pair.kind == "time",
+            "control": member.control,
+            "child": pair.a == family.base,
+        }
         labels = Compared(
-            family=family.family,
-            task=task.task,
+            **dict(InFamily.of(family, task)),
             model=names[pair.b],
             against=names[pair.a],
-            role="end" if pair.kind == "time" else role,
+            role=next((role for role, so in roles.items() if so), "sibling"),
             distance=member.distance,
             accuracy=skill and skill.accuracy,
         )
@@ -93,37 +101,36 @@ def _tables(families: Sequence[FamilyResult]) -> Iterator[Table]:
     )
     slugs = [re.sub(r"[^A-Za-z0-9._-]+", "-", family.family)[:60] for family in families]
     for at, family in enumerate(families):
-        slug = slugs[at] if slugs.count(slugs[at]) == 1 else f"{slugs[at]}-{at + 1}"
+        slug = slugs[at]
+        if slugs.count(slug) > 1:
+            slug += f"-{at + 1}"
         pairs = [row for task in family.tasks for row in compared(family, task)]
         seeds = {member.model for member in family.seeds}
         with_base = [row for row in pairs if row[1].a == family.base and row[1].kind == "variant"]
         of_seeds = [row for row in pairs if {row[1].a, row[1].b} <= seeds]
         others = [row for row in pairs if row not in with_base and row not in of_seeds]
-        kinds = {"controls": with_base, "seeds": of_seeds, "pairs": others}
-        titles = ("Children and controls against the base", "Bases of other seeds", "Other pairs")
-        for title, (kind, rows) in zip(titles, kinds.items(), strict=True):
+        for kind, title, rows in (
+            ("controls", "children and controls against the base", with_base),
+            ("seeds", "bases of other seeds", of_seeds),
+            ("pairs", "other pairs", others),
+        ):
             if rows:
-                yield Table.of(
-                    Rows(f"{kind}-{slug}", rows, (Compared, Pair, Overlap), f"{family.family}: {title}", caption)
-                )
+                title = f"{family.family}: {title}"
+                yield Table.of(Rows(f"{kind}-{slug}", rows, (Compared, Pair, Overlap), title, caption))
 
 
 def cells(material: Material) -> Iterator[tuple[FamilyResult, FamilyPlace, Cell]]:
     """Every block of every model of the families, under the unit and factor that are compared."""
     shared = material.summary.invariance
-    for family in shared.families if shared else ():
+    if shared is None:
+        return
+    curves = [curve for curve in material.curves if (curve.unit, curve.factor) == (shared.unit, shared.factor)]
+    for family in shared.families:
         blocks = {member.model: member.blocks or 1 for member in family.members}
-        for curve in material.curves:
-            if (
-                curve.model not in blocks
-                or shared is None
-                or (curve.unit, curve.factor) != (shared.unit, shared.factor)
-            ):
-                continue
+        for curve in (curve for curve in curves if curve.model in blocks):
             whole = curve.result.baseline.accuracy.value or math.nan
-            of_family: dict[str, Any] = {"family": family.family, "task": curve.task, "model": curve.model}
-            of_family |= {"name": family.labels[curve.model], "depths_differ": family.depths_differ}
-            of_family["blocks"] = blocks[curve.model]
+            of_family: dict[str, Any] = {"family": family.family, "name": family.labels[curve.model]}
+            of_family |= {**dict(curve.labels), "depths_differ": family.depths_differ, "blocks": blocks[curve.model]}
             last = blocks[curve.model] - 1 or math.nan
             for cell in curve.cells:
                 yield family, FamilyPlace(**of_family, depth=cell.layer / last, lost_share=cell.size / whole), cell
@@ -155,8 +162,7 @@ def same_blocks(families: Sequence[FamilyResult]) -> Iterable[Claim]:
             elif agreed:
                 sentences = [shared, _order(family, task), _controls(family, task, agreed=True)]
             rows = tuple(row for row in compared(family, task) if row[1].a == family.base)
-            about = [InFamily(family=each.family, task=task.task) for each in families]
-            named = subject(InFamily(family=family.family, task=task.task), about)
+            named = subject(InFamily.of(family, task), [InFamily.of(each, task) for each in families])
             yield Claim(tuple(filter(None, sentences)), rows, named, standing=STANDING[words[task.task]])
 
 
@@ -166,20 +172,17 @@ def _shared(family: FamilyResult, task: FamilyTask) -> str:
     if joint is None or joint.p is None or joint.p > ALPHA:
         return ""
     count = sum(len(task.critical(child)) for child in joint.children)
-    of = f"All {count}" if joint.shared == count else f"{joint.shared} of the {count}"
-    children = "the children" if len(joint.children) > 1 else family.labels[joint.children[0]]
+    of = {count: f"All {count}"}.get(joint.shared, f"{joint.shared} of the {count}")
+    children = {1: family.labels[joint.children[0]]}.get(len(joint.children), "the children")
     p = f"p{wording.SPACE}{wording.p_value(joint.p)}{', the smallest possible' * joint.smallest}"
-    return (
-        f"{of} blocks critical for {task.task} in {children} are critical in the base too; chance would give"
-        f" {joint.expected:.1f} ({p})."
-    )
+    kept = f"{of} blocks critical for {task.task} in {children} are critical in the base too"
+    return f"{kept}; chance would give {joint.expected:.1f} ({p})."
 
 
 def _order(family: FamilyResult, task: FamilyTask) -> str:
     """Blocks that a child has lost; where there are none, the child whose order of blocks is least like the base's."""
     orders = with_base(family.base or "", [child.model for child in family.children], task)
-    sets = sets_with(family.base, task)
-    gone = {child: sets[child].lost for child in orders if child in sets and sets[child].lost}
+    gone = {child: sets.lost for child, sets in sets_with(family.base, task).items() if child in orders and sets.lost}
     lost = [f"{wording.numbered('block', blocks)} in {family.labels[child]}" for child, blocks in gone.items()]
     if lost:
         return f"No longer needed: {wording.listed(lost)}."
@@ -192,22 +195,23 @@ def _order(family: FamilyResult, task: FamilyTask) -> str:
 
 def _agreeing(pair: Pair) -> str:
     """`ρ 0.94 [0.92, 1.00] without noise`; as measured where the noise cannot be taken out."""
-    return f"ρ {RHO.text(pair.true)} without noise" if pair.true.low is not None else f"ρ {RHO(pair.rho.value)}"
+    if pair.true.low is None:
+        return f"ρ {RHO(pair.rho.value)}"
+    return f"ρ {RHO.text(pair.true)} without noise"
 
 
 def _controls(family: FamilyResult, task: FamilyTask, *, agreed: bool) -> str:
     """What the control that is most like the base does; noise of the same size is missed where it was not measured."""
     every = controls(family, task)
-    missing = f"ot compared with noise of the same size (`lesion perturb {family.base} --like CHILD`)"
+    missing = f"not compared with noise of the same size (`lesion perturb {family.base} --like CHILD`)"
     if not every:
-        return f"N{missing}: whether it could have come out otherwise cannot be told." * agreed
+        return f"{wording.capital(missing)}: whether it could have come out otherwise cannot be told." * agreed
     nearest = every[0]
-    kept = ""
+    numbers = _agreeing(nearest.pair)
     if nearest.sets and nearest.sets.first:
-        kept = f", {len(nearest.sets.shared)} of {len(nearest.sets.first)} critical blocks kept"
-    numbers = f"{_agreeing(nearest.pair)}{kept}"
+        numbers += f", {len(nearest.sets.shared)} of {len(nearest.sets.first)} critical blocks kept"
     if nearest.less:
-        only_seeds = f"; n{missing}" * (agreed and all(control.seed for control in every))
+        only_seeds = f"; {missing}" * (agreed and all(control.seed for control in every))
         return f"Every control is less like the base than every child (nearest: {nearest.name}, {numbers}){only_seeds}."
     text = f"The nearest control, {nearest.name}, is not shown to be less like the base ({numbers})"
     return f"{text}{', so this is no evidence of what training keeps' * agreed}."
@@ -220,37 +224,33 @@ def part(material: Material) -> Part | None:
         return None
     finished = {member.model for family in shared.families for member in family.finished}
     strips = [(place, cell) for _, place, cell in cells(material) if place.model in finished]
-    notes = tuple(note for family in shared.families for note in family.notes)
     reasons = tuple(
         f"{family.family}, {task.task}, {family.verdict.by_task[task.task]}: {fact.text}."
         for family in shared.families
         for task in family.tasks
         for fact in decided(facts(family, task))
     )
-    own: list[Block] = [Prose(notes)] if notes else []
     place = wording.UNIT_NAMES[shared.unit]
     maps = Map(
         "lost_share", "layer", "name", boxed="critical", full=1.0, panel=("family", "task"), name="invariance",
         depth="blocks",
         caption=f"Share of the model's own accuracy that is lost without a {place}. Boxed: critical.",
     ).figure(strips, "invariance")  # fmt: skip
-    if maps is not None:
-        own.append(Folded("The blocks of every model", (maps,)))
-    own.append(Folded("Every two models of a family", tuple(_tables(shared.families))))
-    own.append(Folded("Task by task, and how the words are chosen", (Prose((shared.rule,), reasons),)))
+    depths = Curves(
+        "accuracy", "depth", "name", panel=("family", "task"), only={"depths_differ": True}, low=0.0, high=100.0,
+        name="invariance-depth", caption=f"Accuracy without a {place}, over its depth: 0 % is the first.",
+    )  # fmt: skip
     return Part(
         "The same blocks in base and children?",
         Rows("invariance", strips, (FamilyPlace, Cell)),
-        (
-            Curves(
-                "accuracy", "depth", "name", panel=("family", "task"), only={"depths_differ": True}, low=0.0,
-                high=100.0, name="invariance-depth",
-                caption=f"Accuracy without a {place}, over its depth: 0 % is the first.",
-            ),
-        ),
+        (depths,),
         same_blocks(shared.families),
-        short="Invariance",
-        own=tuple(own),
+        " ".join(note for family in shared.families for note in family.notes),
+        "Invariance",
+        own=(
+            Folded("Every model, and every two of a family", tuple(filter(None, (maps, *_tables(shared.families))))),
+            Folded("Task by task, and how the words are chosen", (Prose((shared.rule,), reasons),)),
+        ),
         wide=True,
         table=False,
-    )  # fmt: skip
+    )

@@ -9,7 +9,7 @@ from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Bars
 from lesion.report.parts import Part
-from lesion.report.rows import Row, Rows, column, subject
+from lesion.report.rows import Row, Rows, column
 from lesion.report.values import POINTS, WHOLE_SHARE
 from lesion.studies.ablation.analyses.invariance import STANDING
 from lesion.studies.ablation.invariance.judged import between_claimed
@@ -52,15 +52,9 @@ def less_elsewhere(families: Sequence[FamilyResult]) -> Iterable[Claim]:
         yield Claim(
             (f"{lead}{_alone(entries)}.", _extreme(family, entries)),
             tuple(entries),
-            subject(_of(family), [_of(each) for each in families]),
+            family.family * (len(families) > 1),
             standing=STANDING[family.verdict.between],
         )
-
-
-def _of(family: FamilyResult, entry: BetweenTasks | None = None) -> InModel:
-    name = "" if entry is None else family.labels[entry.model]
-    claimed = entry in between_claimed(family.tasks, family.between_tasks)
-    return InModel(family=family.family, name=name, claimed=claimed)
 
 
 def _alone(entries: Sequence[BetweenTasks]) -> str:
@@ -76,17 +70,22 @@ def _extreme(family: FamilyResult, entries: Sequence[BetweenTasks]) -> str:
     """The comparison that decides: the one in which the other task loses most beside the first."""
     most = max(entries, key=lambda entry: entry.ratio.value or 0.0)
     difference = f"the difference is {POINTS.text(most.difference)} ({most.b} in {family.labels[most.model]})"
-    return {
-        "holds": f"Every other task loses less than half as much; where it is least clear, {difference}.",
-        "does not hold": f"Not every other task loses less than half as much: {difference}.",
-        "cannot tell": f"Whether every other task loses less than half as much cannot be told: {difference}.",
-    }[family.verdict.between or "cannot tell"]
+    begin, end = {"holds": ("E", ""), "does not hold": ("Not e", ""), "cannot tell": ("Whether e", " cannot be told")}[
+        family.verdict.between or "cannot tell"
+    ]
+    return f"{begin}very other task loses less than half as much{end}; where it is least clear, {difference}."
 
 
 def part(material: Material) -> Part | None:
     """Every two tasks of every model of the families; None where there are none."""
-    families = material.summary.invariance.families if material.summary.invariance else ()
-    records = [(_of(family, entry), entry) for family in families for entry in family.between_tasks]
+    families = material.summary.families
+    records = []
+    for family in families:
+        relevant = between_claimed(family.tasks, family.between_tasks)
+        records += [
+            (InModel(family=family.family, name=family.labels[entry.model], claimed=entry in relevant), entry)
+            for entry in family.between_tasks
+        ]
     if not records:
         return None
     rows = Rows(

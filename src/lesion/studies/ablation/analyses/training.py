@@ -12,7 +12,7 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows, subject
 from lesion.report.table import Table
 from lesion.studies.ablation.analyses.invariance import FamilyPlace, InFamily, cells
-from lesion.studies.ablation.cell import Cell
+from lesion.studies.ablation.cell import Cell, alike
 from lesion.studies.ablation.invariance.judged import claimed
 from lesion.studies.ablation.invariance.result import FamilyResult, Onset, axes, moment
 from lesion.studies.ablation.result import Material
@@ -26,14 +26,10 @@ def over_training(families: Sequence[FamilyResult]) -> Iterable[Claim]:
     becomes critical. | At the end of the training of M no block is shown to be critical for A.
     Needs: critical at a checkpoint and at all later ones, where the model can do the task
     """
-    about = [
-        (InFamily(family=family.family, task=task.task), source, [each for each in task.onset if each.source == source])
-        for family in families
-        for task in claimed(family.tasks)
-        for source in dict.fromkeys(onset.source for onset in task.onset)
-    ]
-    every = [labels for labels, _, _ in about]
-    for labels, source, onsets in about:
+    tasks = [(InFamily.of(family, task), task) for family in families for task in claimed(family.tasks)]
+    every = [labels for labels, _ in tasks]
+    for labels, onsets in ((labels, own) for labels, task in tasks for own in alike(task.onset, "source")):
+        source = onsets[0].source
         ending = [onset for onset in onsets if onset.model is not None]
         sentences = [f"At the end of the training of {source} no block is shown to be critical for {labels.task}."]
         if ending:
@@ -49,7 +45,7 @@ def over_training(families: Sequence[FamilyResult]) -> Iterable[Claim]:
 
 def part(material: Material) -> Part | None:
     """Drops over every training, a line per checkpoint; None where there are no checkpoints."""
-    families = material.summary.invariance.families if material.summary.invariance else ()
+    families = material.summary.families
     records = []
     for family, place, cell in cells(material):
         for axis in axes(family.members):
@@ -60,10 +56,7 @@ def part(material: Material) -> Part | None:
         return None
     drawn = [cell for _, cell in sorted(records, key=lambda each: each[0])]
     onsets = [
-        (InFamily(family=family.family, task=task.task), onset)
-        for family in families
-        for task in family.tasks
-        for onset in task.onset
+        (InFamily.of(family, task), onset) for family in families for task in family.tasks for onset in task.onset
     ]
     table = Table.of(Rows("onset", onsets, (InFamily, Onset), "Since when blocks are critical"))
     mark = Map(
@@ -77,7 +70,7 @@ def part(material: Material) -> Part | None:
         (mark,),
         over_training(families),
         short="Training",
-        own=(Folded("Since when every block is critical", (table,)),) if onsets else (),
+        own=(Folded(table.title, (table,)),),
         table=False,
     )
 

@@ -87,12 +87,8 @@ def verdict(family: Family, tasks: Sequence[FamilyTask], across: Sequence[Betwee
     """The words of a family, from the numbers of its tasks, and of their pairs."""
     by_task = {task.task: WORDS[decided(facts(family, task))[0].side] for task in tasks}
     names = [task.task for task in claimed(tasks)]
-    relevant = between_claimed(tasks, across)
-    return Verdict(
-        word=_joined([by_task[name] for name in names]),
-        by_task=by_task,
-        between=_joined([entry.word for entry in relevant]) if relevant else None,
-    )
+    between = _joined([entry.word for entry in between_claimed(tasks, across)])
+    return Verdict(word=_joined([by_task[name] for name in names]) or CANNOT, by_task=by_task, between=between)
 
 
 def between_claimed(tasks: Sequence[FamilyTask], across: Sequence[BetweenTasks]) -> list[BetweenTasks]:
@@ -101,11 +97,9 @@ def between_claimed(tasks: Sequence[FamilyTask], across: Sequence[BetweenTasks])
     return [entry for entry in across if entry.a in names and entry.b not in names and entry.layers]
 
 
-def _joined(words: Sequence[Word]) -> Word:
-    """One word for several: all must hold; one that does not is enough."""
-    if DOES_NOT in words:
-        return DOES_NOT
-    return HOLDS if words and all(word == HOLDS for word in words) else CANNOT
+def _joined(words: Sequence[Word]) -> Word | None:
+    """One word for several: all must hold; one that does not is enough. None of none."""
+    return next((word for word in (DOES_NOT, CANNOT, HOLDS) if word in words), None)
 
 
 def decided(every: Sequence[Fact]) -> list[Fact]:
@@ -118,19 +112,19 @@ def facts(family: Family, task: FamilyTask) -> list[Fact]:
     """Everything that speaks for or against the claim on a task, or leaves it open."""
     skills = {skill.model: skill for skill in task.skills}
     base = family.base
-    children = [child.model for child in family.children if child.model in skills]
     if base is None:
         return [Fact("open", "no model of the family is labelled base")]
     if not family.children:
         return [Fact("open", "no child of the base is in the study")]
-    waiting = [name for name in (base, *(child.model for child in family.children)) if name not in skills]
-    are = "is" if len(waiting) == 1 else "are"
-    every = [Fact("open", f"{wording.listed([family.labels[name] for name in waiting])} {are} not measured in full")]
+    every = []
+    if waiting := [each for each in (base, *(child.model for child in family.children)) if each not in skills]:
+        names = wording.listed([family.labels[name] for name in waiting])
+        every.append(Fact("open", f"not everything is measured of {names}"))
+    children = [child.model for child in family.children if child.model in skills]
     if base in waiting or not children:
         return every
     if not skills[base].able:
         return [_unable(base, skills[base])]
-    every = every if waiting else []
     orders, overlaps = with_base(base, children, task), sets_with(base, task)
     for child in children:
         name, sets = family.labels[child], overlaps.get(child)
@@ -139,15 +133,15 @@ def facts(family: Family, task: FamilyTask) -> list[Fact]:
         elif child not in orders or sets is None:
             every.append(Fact("open", f"{name} cannot be compared block by block with the base"))
         else:
-            every += _of_child(
-                name, orders[child], sets, left_out=bool(task.joint and child not in task.joint.children)
-            )
+            left_out = bool(task.joint and child not in task.joint.children)
+            every += _of_child(name, orders[child], sets, left_out=left_out)
     every.append(_together(base, task))
-    if every_control := controls(family, task):
-        alike = [control.name for control in every_control if not control.less]
-        as_well = f"{wording.listed(alike)} {'agrees' if len(alike) == 1 else 'agree'} with the base as well"
-        return [*every, *([Fact("uncontrolled", as_well)] if alike else [])]
-    return [*every, Fact("uncontrolled", "no control that can do it was measured")]
+    every_control = controls(family, task)
+    if not every_control:
+        every.append(Fact("uncontrolled", "no control that can do it was measured"))
+    elif alike := [control.name for control in every_control if not control.less]:
+        every.append(Fact("uncontrolled", f"of controls, the base agrees as well with {wording.listed(alike)}"))
+    return every
 
 
 def _unable(name: str, skill: Skill) -> Fact:
@@ -180,15 +174,16 @@ def _of_child(name: str, order: tuple[Pair, float | None], sets: Overlap, *, lef
     pair, p = order
     every: list[Fact] = []
     if p is not None:
+        low, high = pair.true.low or 0.0, pair.true.high or 0.0
         rho = f"ρ {RHO(pair.rho.value)}, without noise {RHO.interval(pair.true.low, pair.true.high)}"
-        if (pair.true.high or 0.0) < AGREE:
-            every.append(Fact("against", f"{name} has its blocks in another order of importance ({rho})"))
-        elif p > ALPHA:
-            every.append(Fact("open", f"the order of blocks in {name} is not shown to agree beyond chance ({rho})"))
-        elif (pair.true.low or 0.0) < AGREE:
-            every.append(Fact("open", f"the order of blocks in {name} may agree only loosely ({rho})"))
-        else:
-            every.append(Fact("favour", f"{name} has its blocks in the order of the base ({rho})"))
+        readings: tuple[tuple[bool, Side, str], ...] = (
+            (high < AGREE, "against", f"{name} has its blocks in another order of importance"),
+            (p > ALPHA, "open", f"the order of blocks in {name} is not shown to agree beyond chance"),
+            (low < AGREE, "open", f"the order of blocks in {name} may agree only loosely"),
+            (True, "favour", f"{name} has its blocks in the order of the base"),
+        )
+        side, text = next((side, text) for so, side, text in readings if so)
+        every.append(Fact(side, f"{text} ({rho})"))
     lost = f"{name} no longer needs {wording.numbered('block', sets.lost)}, critical in the base"
     if sets.first and len(sets.lost) > MOST * len(sets.first):
         every.append(Fact("against", lost))

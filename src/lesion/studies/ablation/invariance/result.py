@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -54,9 +55,8 @@ class Member(Value):
 
 
 class Axis(NamedTuple):
-    """One training over time: the model that was trained, its checkpoints by step, and what it ended in."""
+    """One training over time: its checkpoints by step, and what it ended in."""
 
-    source: str
     checkpoints: tuple[Member, ...]
     end: Member
 
@@ -67,10 +67,10 @@ def axes(members: Sequence[Member]) -> list[Axis]:
     for source in dict.fromkeys(member.source for member in members if member.step is not None):
         own = [member for member in members if member.source == source]
         checkpoints = sorted((member for member in own if member.step is not None), key=lambda member: member.step or 0)
-        ends = [member for member in own if member.step is None]
-        end = ends[0] if ends else checkpoints.pop().model_copy(update={"step": None})
+        end = next((member for member in own if member.step is None), None)
+        end = end or checkpoints.pop().model_copy(update={"step": None})
         if checkpoints:
-            trainings.append(Axis(source, tuple(checkpoints), end))
+            trainings.append(Axis(tuple(checkpoints), end))
     return trainings
 
 
@@ -95,8 +95,7 @@ class Family(Value):
     @property
     def children(self) -> list[Member]:
         """The finished members that were trained from the base."""
-        others = [member for member in self.finished if member.variant != BASE and member.parent is None]
-        return [member for member in others if not member.control]
+        return [each for each in self.finished if each.variant != BASE and each.parent is None and not each.control]
 
     @property
     def controls(self) -> list[Member]:
@@ -106,20 +105,16 @@ class Family(Value):
     @property
     def seeds(self) -> list[Member]:
         """The base, and the controls that are bases of other seeds; empty without such a control."""
-        others = [member for member in self.controls if SEED in (member.variant or "").split()]
-        return [member for member in self.finished if member.model == self.base or member in others] if others else []
+        others = {member.model for member in self.controls if SEED in (member.variant or "").split()}
+        return [member for member in self.finished if others and member.model in {self.base, *others}]
 
     @property
     def labels(self) -> dict[str, str]:
         """The name of each model in charts: its variant, or its own name where variants do not tell it."""
-        variants = [member.variant for member in self.finished]
-
-        def label(member: Member) -> str:
-            if member.step is not None:
-                return f"step {member.step:,}"
-            return member.variant if member.variant and variants.count(member.variant) == 1 else member.model
-
-        return {member.model: label(member) for member in self.members}
+        variants = Counter(member.variant for member in self.finished)
+        names = {member.model: member.model for member in self.members}
+        names |= {each.model: each.variant for each in self.members if each.variant and variants[each.variant] == 1}
+        return names | {each.model: f"step {each.step:,}" for each in self.members if each.step is not None}
 
     @property
     def depths_differ(self) -> bool:
@@ -246,11 +241,10 @@ class Onset(Row):
 
 def moment(after: int | None, step: int | None) -> str:
     """When something came about that is not so at the checkpoint `after`, and is from `step` on."""
-    if after is None:
-        return (
-            "before the end, the only moment measured" if step is None else f"before step {step:,}, the first measured"
-        )
-    return f"between step {after:,} and " + ("the end" if step is None else f"step {step:,}")
+    end, measured = "the end", "the only moment measured"
+    if step is not None:
+        end, measured = f"step {step:,}", "the first measured"
+    return f"before {end}, {measured}" if after is None else f"between step {after:,} and {end}"
 
 
 class FamilyTask(Value):

@@ -21,12 +21,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from lesion.core.values import with_corrected
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Unit
 from lesion.report.values import Estimate
 from lesion.statistics.agreement import Agreement, Profile, agreement, joint_overlap, overlap, profile
 from lesion.statistics.critical import SHARE
-from lesion.statistics.paired import holm
+from lesion.statistics.paired import Contrast
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.judged import RULE, THRESHOLDS, verdict
 from lesion.studies.ablation.invariance.result import (
@@ -46,6 +47,7 @@ from lesion.studies.ablation.invariance.result import (
     Pair,
     Skill,
     Subject,
+    Word,
     axes,
 )
 from lesion.studies.ablation.study import Study
@@ -155,11 +157,10 @@ def between(model: str, by_task: Mapping[str, Measured], level: float, seed: int
         critical, others = first.skill.critical, set(second.skill.critical)
         alone = [layer for layer in critical if layer not in others]
         with np.errstate(invalid="ignore", divide="ignore"):
-            lost_a, lost_b = (
-                _lost(of, critical, side.chance) for of, side in ((first.profile, first), (second.profile, second))
-            )
-            difference, ratio = lost_a - lost_b, lost_b / lost_a
-            differences, ratios = _ends(difference, level), _ends(ratio, level)
+            lost_a = _lost(first.profile, critical, first.chance)
+            lost_b = _lost(second.profile, critical, second.chance)
+            difference, ratio = _contrast(lost_a - lost_b, level), _contrast(lost_b / lost_a, level)
+        words: dict[Word, bool] = {"holds": ratio.high < FAR, "does not hold": ratio.low > FAR, "cannot tell": True}
         entries.append(
             BetweenTasks(
                 model=model,
@@ -174,9 +175,9 @@ def between(model: str, by_task: Mapping[str, Measured], level: float, seed: int
                 relative_b=lost_b[0],
                 alone_a=_lost(first.profile, alone, first.chance)[0],
                 alone_b=_lost(second.profile, alone, second.chance)[0],
-                difference=Estimate(value=difference[0], low=differences[0], high=differences[1]),
-                ratio=Estimate(value=ratio[0], low=ratios[0], high=ratios[1]),
-                word="holds" if ratios[1] < FAR else "does not hold" if ratios[0] > FAR else "cannot tell",
+                difference=Estimate.of(difference),
+                ratio=Estimate.of(ratio),
+                word=next(word for word, so in words.items() if so),
             )
         )
     return entries
@@ -199,11 +200,12 @@ def _lost(profile: Profile, layers: Sequence[int], chance: float) -> Float[np.nd
     return np.concatenate([[profile.drops[places].mean() / (profile.baseline - chance)], drawn])
 
 
-def _ends(values: Float[np.ndarray, " estimate_and_draws"], level: float) -> tuple[float, float]:
-    """Between which numbers `level` of the draws lie, without those that are not a number."""
+def _contrast(values: Float[np.ndarray, " estimate_and_draws"], level: float) -> Contrast:
+    """The estimate with the numbers between which `level` of the draws lie, without those that are not a number."""
     known = values[1:][~np.isnan(values[1:])]
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2]) if known.size else (math.nan, math.nan)
-    return float(low), float(high)
+    if not known.size:
+        return Contrast(float(values[0]), math.nan, math.nan)
+    return Contrast(float(values[0]), *map(float, np.quantile(known, [(1 - level) / 2, (1 + level) / 2])))
 
 
 ByModel = Mapping[str, Measured]
@@ -299,21 +301,18 @@ def onsets(axis: Axis, own: ByModel) -> list[Onset]:
     if not members or members[-1] is not axis.end:
         return []
     measured = [own[member.model] for member in members]
+    steps = [None, *(member.step for member in members)]
     moments: dict[int | None, tuple[str | None, int | None, int | None]] = {None: (None, None, None)}
-    for place, member in enumerate(members):
-        moments[place] = member.model, member.step, members[place - 1].step if place else None
+    moments |= {place: (member.model, member.step, steps[place]) for place, member in enumerate(members)}
     _, able_from, able_after = moments[_since([each.skill.able for each in measured])]
     entries = []
     for layer in measured[-1].layers:
-        model, step, after = moments[_since([each.skill.able and layer in each.skill.critical for each in measured])]
-        at = [
-            member.step
-            for member, each in zip(members, measured, strict=True)
-            if member.step is not None and layer in each.skill.critical
-        ]
+        critical = [layer in each.skill.critical for each in measured]
+        model, step, after = moments[_since([so and e.skill.able for so, e in zip(critical, measured, strict=True)])]
+        at = [each.step for each, so in zip(members, critical, strict=True) if so and each.step is not None]
         entries.append(
             Onset(
-                source=axis.source, layer=layer, step=step, model=model, after=after, able_from=able_from,
+                source=axis.end.source, layer=layer, step=step, model=model, after=after, able_from=able_from,
                 able_after=able_after, critical_at=at,
             )
         )  # fmt: skip
@@ -330,10 +329,9 @@ def _since(holds: Sequence[bool]) -> int | None:
 
 def _joined(family: Family, own: ByModel) -> list[tuple[str, str, Kind]]:
     """The pairs of models to compare: all variants of equal depth, the base first; checkpoints with their end."""
-    timed = [(checkpoint, axis.end) for axis in axes(family.members) for checkpoint in axis.checkpoints]
     kinds: dict[Kind, list[tuple[Member, Member]]] = {
         "variant": list(itertools.combinations(family.finished, 2)),
-        "time": timed,
+        "time": [(checkpoint, axis.end) for axis in axes(family.members) for checkpoint in axis.checkpoints],
     }
     return [
         (a.model, b.model, kind)
@@ -352,49 +350,26 @@ def _common(first: Measured, second: Measured) -> tuple[int, ...]:
 
 
 def _pairs(study: Study, joined: Sequence[tuple[str, str, Kind]], own: ByModel) -> list[Pair]:
-    compared: list[tuple[str, str, Kind, Agreement]] = []
+    by_kind: dict[Kind, list[Pair]] = {"variant": [], "time": []}
     for a, b, kind in joined:
-        first, second = own[a].profile, own[b].profile
-        if first is not None and second is not None:
-            layers = _common(own[a], own[b])
-            compared.append((a, b, kind, agreement(first.at(layers), second.at(layers), study.level, study.seed)))
-    corrected: dict[tuple[str, str], float] = {}
-    for of_kind in ("variant", "time"):
-        # A profile that ranks nothing has no p: there is no test to correct for.
-        p = {(a, b): order.p for a, b, kind, order in compared if kind == of_kind and not math.isnan(order.p)}
-        corrected |= zip(p, holm(p.values()), strict=True)
-    return [
-        Pair(
-            a=a,
-            b=b,
-            kind=kind,
-            rho=Estimate(value=order.rho, p=order.p, p_corrected=corrected.get((a, b))),
-            true=true(order),
-            p_least=order.p_least,
-            ceiling=order.ceiling,
-            same_top=order.same_top,
-            top_share=order.top_share,
-            top_two=order.top_two,
-        )
-        for a, b, kind, order in compared
-    ]
+        layers = _common(own[a], own[b])
+        first, second = (each.at(layers) for name in (a, b) if (each := own[name].profile) is not None)
+        order = agreement(first, second, study.level, study.seed)
+        same = {name: getattr(order, name) for name in ("p_least", "ceiling", "same_top", "top_share", "top_two")}
+        rho = Estimate(value=order.rho, p=order.p)  # without p where a profile ranks nothing
+        by_kind[kind].append(Pair(a=a, b=b, kind=kind, rho=rho, true=true(order), **same))
+    return [pair for pairs in by_kind.values() for pair in with_corrected(pairs, "rho")]
 
 
 def _overlap(a: str, b: str, kind: Kind, own: ByModel) -> Overlap:
     common = set(_common(own[a], own[b]))
     first, second = ([layer for layer in own[model].skill.critical if layer in common] for model in (a, b))
     both = overlap(len(common), first, second)
-    able = own[a].skill.able and own[b].skill.able
-    return Overlap(
-        a=a,
-        b=b,
-        kind=kind,
-        first=first,
-        second=second,
-        **vars(both),
-        lost=sorted(set(first) & set(own[b].harmless)) if able else (),
-        gained=sorted(set(second) & set(own[a].harmless)) if able else (),
-    )
+    changed: dict[str, list[int]] = {}
+    if own[a].skill.able and own[b].skill.able:
+        changed["lost"] = sorted(set(first) & set(own[b].harmless))
+        changed["gained"] = sorted(set(second) & set(own[a].harmless))
+    return Overlap(a=a, b=b, kind=kind, first=first, second=second, **vars(both), **changed)
 
 
 def _joint(family: Family, own: ByModel) -> Joint | None:
