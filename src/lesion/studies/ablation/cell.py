@@ -199,18 +199,6 @@ class Unedited(Row):
     baseline_forced_accuracy: Number = column(default=None)
     chance: Number = column("", SHARE, default=None)
 
-    @classmethod
-    def of(cls, scores: Scores, forced: Forced | None, guessing: float) -> Unedited:
-        """The unedited model as columns."""
-        ended = {f"baseline_{name}": getattr(scores, name) for name in ("truncated", "looped", "unclosed", "unparsed")}
-        return cls(
-            baseline_items=scores.items,
-            baseline_accuracy=scores.accuracy,
-            baseline_forced_accuracy=None if forced is None else forced.accuracy.value,
-            chance=guessing or None,
-            **ended,
-        )
-
 
 MOST_COLUMNS = 128
 """Parts of more names or numbers than this have no map: they are listed."""
@@ -258,11 +246,6 @@ class Curve:
         return self.result.items
 
     @property
-    def drawn(self) -> int | None:
-        """Where evaluation stopped, how many items were drawn; None in a full table."""
-        return self.result.stopping.items if self.result.stopping else None
-
-    @property
     def stopped(self) -> bool:
         """Whether its cells were evaluated only until they were decided."""
         return self.result.stopping is not None
@@ -284,11 +267,6 @@ class Curve:
         return self.reach.tests if self.reach else len(self.cells)
 
     @property
-    def near_guessing(self) -> bool:
-        """Whether the unedited model is hardly better than guessing, so that a loss of the skill can hardly show."""
-        return not self.stopped and near_guessing(self.right, self.items, self.result.guessing)
-
-    @property
     def untold(self) -> str:
         """Why it cannot be told whether its cells are critical, `3 of 20 right, 9 are needed`; empty where it can."""
         if self.marked:
@@ -296,7 +274,9 @@ class Curve:
         right = f"{self.right:,} of {self.items:,} right"
         if self.reach and self.reach.right < self.reach.fewest_right:
             return f"{right}, {self.reach.fewest_right:,} are needed"
-        return f"{right}, near guessing" if self.near_guessing else ""
+        if not self.stopped and near_guessing(self.right, self.items, self.result.guessing):
+            return f"{right}, near guessing"  # a loss of the skill can hardly show
+        return ""
 
     @property
     def right(self) -> int:
@@ -327,7 +307,14 @@ class Curve:
 
     def columns(self, cell: Cell) -> tuple[Row | None, ...]:
         """A cell beside the unedited model on its items, as files have it."""
-        unedited = Unedited.of(self.baseline_of(cell), self.result.forced, self.result.guessing)
+        scores, forced = self.baseline_of(cell), self.result.forced
+        unedited = Unedited(
+            baseline_items=scores.items,
+            baseline_accuracy=scores.accuracy,
+            baseline_forced_accuracy=forced and forced.accuracy.value,
+            chance=self.result.guessing or None,
+            **{f"baseline_{name}": getattr(scores, name) for name in ("truncated", "looped", "unclosed", "unparsed")},
+        )
         return unedited, cell.forced, cell.clustered, cell
 
     def baseline_of(self, cell: Cell) -> Scores:

@@ -204,8 +204,9 @@ def _ended(curve: Curve, cell: Cell) -> str:
 
 def _of_items(curve: Curve, cell: Cell) -> str:
     """The number of items where evaluation stopped."""
-    count = wording.item_count(cell.items, cell.decided, curve.drawn)
-    return f" ({count})" * bool(count)
+    if curve.result.stopping is None:
+        return ""
+    return f" ({wording.item_count(cell.items, cell.decided, curve.result.stopping.items)})"
 
 
 def _untold(curves: Sequence[Curve]) -> str:

@@ -303,8 +303,10 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
     elif critical:
         broken = sum(_unreadable(cell) - _unreadable(curve.baseline_of(cell)) >= READABLE for curve, cell in critical)
         share = WHOLE_SHARE.text(READABLE)
-        behind = f"Behind {broken} of the {len(critical)} losses, {share} of the answers or more"
-        read = f"{behind} are cut off or unreadable that were not: read them before you speak of a lost skill."
+        read = (
+            f"Behind {broken} of the {len(critical)} losses, {share} of the answers or more are cut off or unreadable"
+            " that were not: read them before you speak of a lost skill."
+        )
         unread = {curve.task for curve, cell in critical if _unreadable(curve.baseline_of(cell)) >= HALF}
         good = Check("good", "The answers behind the losses are not cut off and can be judged; read some.")
         if unread:
@@ -333,8 +335,8 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
         if 2 * len(marked) >= len(places):
-            many = f"{len(marked)} of the {len(places)} blocks measured are critical for some task"
-            yield Check("bad", f"{many}, so few are left to compare them with.")
+            many = f"{len(marked)} of the {len(places)} blocks measured"
+            yield Check("bad", f"{many} are critical for some task, so few are left to compare them with.")
 
 
 def _unreadable(scores: Scores) -> float:

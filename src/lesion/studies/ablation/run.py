@@ -82,7 +82,7 @@ def answer_until_decided(
         pending = {key: cells[key] for key in wanted if key is not None}
         if pending:
             for rows in answer_cells(engine, model, name, pending, store):
-                verdicts.add(rows)
+                verdicts.add((row.task, row.edit, row.item, row.correct) for row in rows)
                 yield rows
         if not stopping.look(verdicts):
             break

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from jaxtyping import Bool
 
-from lesion.core.row import StoredAnswer
 from lesion.edits.edit import BASELINE
 from lesion.statistics.sequential_families import EXCEEDS, NOT, OPEN, Decision, Standing
 from lesion.studies.ablation.study import StopPlan
@@ -44,13 +43,12 @@ class Verdicts:
 
     def __init__(self, rows: Iterable[tuple[str, str, str, bool]]) -> None:
         self._right: dict[Place, dict[str, bool]] = {}
+        self.add(rows)
+
+    def add(self, rows: Iterable[tuple[str, str, str, bool]]) -> None:
+        """Take in more answers."""
         for task, edit, item, right in rows:
             self._right.setdefault((task, edit), {})[item] = bool(right)
-
-    def add(self, rows: Iterable[StoredAnswer]) -> None:
-        """Take in more answers."""
-        for row in rows:
-            self._right.setdefault((row.task, row.edit), {})[row.item] = row.correct
 
     def of(self, task: str, edit: str, items: Sequence[str]) -> Right | None:
         """[items] whether each was answered rightly under an edit; None where one has no answer yet."""
@@ -114,7 +112,8 @@ class Stopping:
         if self._next is None:
             wanted = {(family.task, edit): stop for family in self._families for edit, stop in family.wanted().items()}
             totals = {task: len(ids) for task, ids in self.items.items()}
-            self._next = _with_baselines(stretched(wanted, self.reached, totals), self.reached)
+            budget = max(BUDGET, sum(self.reached.values()) // SHARE)
+            self._next = _with_baselines(stretched(wanted, self.reached, totals, budget), self.reached)
         return self._next
 
     def look(self, verdicts: Verdicts) -> bool:
@@ -154,7 +153,7 @@ class Stopping:
 
 
 def stretched(
-    stops: Mapping[Place, int], reached: Mapping[Place, int], totals: Mapping[str, int], budget: int | None = None
+    stops: Mapping[Place, int], reached: Mapping[Place, int], totals: Mapping[str, int], budget: int
 ) -> dict[Place, int]:
     """A round with enough answers: where they are too few, every cell goes further in proportion to what it is asked.
 
@@ -162,11 +161,8 @@ def stretched(
         stops: up to which item each cell is asked.
         reached: up to which it has been asked, and the baselines.
         totals: how many items each task has.
-        budget: answers of the round at least, those of the baseline too; by default `BUDGET`, or a `SHARE`-th of the
-            stored answers if that is more. The round has fewer where nothing is left to ask of these cells.
+        budget: answers of the round at least, those of the baseline too; fewer where nothing is left to ask.
     """
-    if budget is None:
-        budget = max(BUDGET, sum(reached.values()) // SHARE)
     while True:
         answers = sum(stop - reached[place] for place, stop in _with_baselines(stops, reached).items())
         further = {

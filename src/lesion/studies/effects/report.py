@@ -265,8 +265,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
                 Rows("lens", [(task, layer) for task in tasks for layer in task.lens], (ModelAndTask, LensLayer),
                      "Logit lens"),
                 (
-                    Curves("top", "layer", ("model", "task"), low=0.0, high=100.0,
-                           caption="The gold tokens read off the stream through the final norm and the head."),
+                    Curves("top", "layer", ("model", "task"), low=0.0, high=100.0),
                     Curves("log_probability", "layer", ("model", "task")),
                 ),
                 when_it_is_readable(tasks),
@@ -289,8 +288,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
         tasks = self.summary.tasks
         rows = Rows(
             "effects", [(task, effect) for task in tasks for effect in task.effects], (ModelAndTask, Effect), "Effects",
-            "Repaired: direct minus total. Marked: repaired by later blocks beyond chance.", "is_repaired_by_blocks",
-            "only what later blocks repair", most="size",
+            "Marked: repaired by later blocks beyond chance.", "is_repaired_by_blocks", "repaired only", most="size",
         )  # fmt: skip
         shares = Rows("units", [(task, unit) for task in tasks for unit in task.units], (ModelAndTask, UnitEffects))
         caption = "What each place writes towards the right token (direct) and what its removal takes (total)."
@@ -304,12 +302,11 @@ class EffectsResult(StudyResult[EffectsSummary]):
                        only={"unit": BRANCHES}),
                 Map("direct", "layer", "head", "is_repaired_by_blocks", name="effects-heads",
                     caption=f"{caption} Boxed: repaired by later blocks beyond chance.", **heads),
-                Map("total", "layer", "head", name="effects-heads-total", caption="What each head's removal takes.",
-                    **heads),
+                Map("total", "layer", "head", name="effects-heads-total", **heads),
                 Curves("influence", "layer", ("model", "task"), name="influence", only={"unit": "block"}),
             ),
             (*what_writes_and_what_costs(tasks), *what_is_repaired(tasks), *which_heads_write(tasks)),
-            own=(Folded("Slope and repaired share of every unit", (Table.of(shares),)),),
+            own=(Folded("Every unit", (Table.of(shares),)),),
         )  # fmt: skip
 
     def _classes(self) -> Part:
@@ -319,9 +316,9 @@ class EffectsResult(StudyResult[EffectsSummary]):
         units = tuple(unit for unit in self.summary.study.unit if unit in BRANCHES)
         names = tuple(task.task for task in several)
         rows = Rows(
-            "classes", [line for task in tasks for line in _lines(task)], (ClassLine,), "Classes of gold tokens",
+            "classes", [line for task in tasks for line in _lines(task)], (ClassLine,), "Gold tokens",
             "Share of the gold tokens of a class that are the most probable one. Marked: the class that loses most,"
-            " where every other class loses less beyond chance.", "loses_most", "only classes that lose most",
+            " where every other class loses less beyond chance.", "loses_most", "losing most only",
         )  # fmt: skip
 
         lost = Map(

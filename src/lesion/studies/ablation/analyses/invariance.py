@@ -64,7 +64,7 @@ class FamilyPlace(InFamily):
     """
 
     name: str = column("Model", label=True)
-    depth: Number = column("Depth of the block", WHOLE_SHARE)
+    depth: Number = column("Depth", WHOLE_SHARE)
     lost_share: Number = column("Accuracy lost", WHOLE_SHARE)
     depths_differ: bool
     blocks: int | None = None

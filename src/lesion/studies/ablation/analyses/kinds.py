@@ -130,9 +130,9 @@ def part(material: Material) -> Part | None:
     kinds_map = Map("drop", "layer", "factor", "marked", panel=("model", "task", "unit"), wide=True)
     figure = kinds_map.figure(shown, "kinds") if several else None
     rows = Rows(
-        "kinds", [row for of in every for row in _rows(of)], (KindRow,), "Every place under every kind of ablation",
+        "kinds", [row for of in every for row in _rows(of)], (KindRow,), "Every place",
         "Kinds that differ: exact paired tests on the same items, Holm-corrected over places and pairs of kinds.",
-        "all", "critical under all kinds",
+        "all", "under all kinds",
     )  # fmt: skip
     own = tuple(filter(None, (figure,)))
     return Part(QUESTION, rows, (), survive(every), about, "Kinds", own, wide=True)

@@ -176,8 +176,9 @@ def part(material: Material) -> Part | None:
         return None
     table = Rows(
         "matched", [(tasks, place) for tasks, own in every for place in own], (MatchedTasks, MatchedPlace),
-        "Blocks that are critical for A and not called so for B, at equal difficulty",
-        "Losses in points of 100, on pairs that the unedited model gets right.", "stands", "those that stand",
+        "The blocks compared",
+        "Critical for A and not called so for B. Losses in points of 100, on pairs that the unedited model gets right.",
+        "stands", "those that stand",
     )  # fmt: skip
     return Part("Is it more than a difference in difficulty?", table, (), at_equal_difficulty(every), ABOUT, "Matched")
 

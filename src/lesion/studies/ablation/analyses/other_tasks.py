@@ -89,7 +89,7 @@ def part(material: Material) -> Part | None:
     if not records:
         return None
     rows = Rows(
-        "between-tasks", records, (InModel, BetweenTasks), "Two tasks of one model",
+        "between-tasks", records, (InModel, BetweenTasks), "Pairs of tasks",
         "Lost: share of the model's accuracy (where answers are chosen, above guessing) that is lost without a block,"
         " averaged over the blocks critical for the first task.",
     )  # fmt: skip

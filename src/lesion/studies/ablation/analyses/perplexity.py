@@ -17,6 +17,7 @@ from lesion.studies.ablation.sweep import Factor
 
 MOST = 3
 """So many places are named that raise a perplexity most."""
+TIMES = "Perplexity without each place, as many times that of the unedited model."
 METHOD = (
     "Running text is scored, not answered: perplexity is the exponential of the mean negative log-probability of a"
     " token, over all texts together, beside that of the unedited model on the same texts. No block is called critical"
@@ -58,7 +59,7 @@ def rows(summary: AblationSummary) -> Rows:
     """One line per model, text, unit, factor and place: `perplexity.csv`."""
     return Rows(
         "perplexity", [(of, cell) for of, _, cells in sweeps(summary) for cell in cells], (Scored, TextUnderEdit),
-        "Running text under every cut",
+        "Every cut",
         "Perplexity and its ratio to that of the unedited model, with intervals from the spread between texts."
         " p: the ratio is 1 (Student's test on the same texts), Holm-corrected over the places of one model, text, unit"
         " and factor.", most="size",
@@ -107,12 +108,11 @@ def part(material: Material) -> Part | None:
     marks = (
         Curves(
             "ratio", "layer", "task", panel=panel, only={"part": None}, ratio=True, name="perplexity",
-            caption="Perplexity without each block, as many times that of the unedited model (line at 1).",
+            caption=TIMES,
         ),
         Map(
             "rise", "part", "layer", shown="ratio", panel=("task", *panel), only={"drawable": True},
-            name="perplexity-parts", wide=True,
-            caption="Perplexity without each part, as many times that of the unedited model.",
+            name="perplexity-parts", wide=True, caption=TIMES,
         ),
     )  # fmt: skip
     lines = rows(material.summary)

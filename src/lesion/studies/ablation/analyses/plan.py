@@ -68,7 +68,7 @@ def _could(outcome: Outcome) -> str:
 def prospects(of: Sequence[Prospect]) -> Rows:
     """What the tests can find before any answer: `power.csv`."""
     return Rows(
-        "power", of, (Prospect,), "What the planned tests can find",
+        "power", of, (Prospect,), "Power",
         "Losses as shares of the baseline's accuracy (where answers are chosen, of what it has above chance). Exact"
         " power of an edit that repairs no item, at the first step of Holm over the tests of the plan.",
     )  # fmt: skip
@@ -91,7 +91,7 @@ def part(material: Material) -> Part | None:
     if plan is None:
         return None
     outcomes = Rows(
-        "plan", plan.outcomes, (Outcome,), "The plan and what came of it",
+        "plan", plan.outcomes, (Outcome,), "Hypotheses",
         f"{RULE.capitalize()}. Detectable: the smallest loss called critical, or the largest called spared, with"
         f" {WHOLE_SHARE.text(POWER)} power, given what the unedited model has right.",
         marked="confirmed", only_marked="confirmed",

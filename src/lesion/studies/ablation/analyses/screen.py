@@ -10,7 +10,7 @@ from lesion.report.marks import Map, Profile
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.report.values import decimals
-from lesion.studies.ablation.cell import Labels
+from lesion.studies.ablation.cell import SWEPT, Labels
 from lesion.studies.ablation.result import Agreement, Loss, Material, Screen
 from lesion.studies.ablation.sweep import is_inner
 
@@ -68,16 +68,9 @@ def part(material: Material) -> Part | None:
         "Nats of log-probability that a token of the gold solutions loses on average, with bootstrap intervals over"
         " items; rank 1 loses most.", most="size",
     )  # fmt: skip
-    panel = ("model", "task", "unit", "factor")
     marks = (
-        Profile(
-            "lost", "layer", panel=panel, only={"part": None}, name="screen",
-            caption="Nats that a token of the gold solutions loses without each block.",
-        ),
-        Map(
-            "lost", "part", "layer", panel=panel, only={"drawable": True}, name="screen-parts", wide=True,
-            caption="Nats that a token of the gold solutions loses without each part, a row per block.",
-        ),
-    )  # fmt: skip
+        Profile("lost", "layer", panel=SWEPT, only={"part": None}, name="screen"),
+        Map("lost", "part", "layer", panel=SWEPT, only={"drawable": True}, name="screen-parts", wide=True),
+    )
     wide = len({(of.model, of.task) for of, _ in records}) > 1
     return Part("Did the screen foretell the drops?", rows, marks, foretells(every), METHOD, "Screen", wide=wide)

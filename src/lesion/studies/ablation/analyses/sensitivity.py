@@ -47,7 +47,7 @@ def part(material: Material) -> Part | None:
         " not critical. Smallest critical loss: of the accuracy above chance, found with 80 % power where no item is"
         " repaired."
     )
-    table = Rows("", rows, (Found,), "What can be found, and critical blocks at other shares", caption)
+    table = Rows("", rows, (Found,), "Power", caption)
     return Part("What could have been found", table, (), (), short="Power")
 
 

@@ -35,8 +35,8 @@ def missing(material: Material) -> list[str]:
 
 def _of_curve(curve: Curve, counts: Counter[tuple[str, ...]]) -> list[str]:
     """The gaps of one curve; `counts`: items answered, by model, task and edit."""
-    if curve.stopped:
-        return [] if curve.finished else [f"not decided after {curve.items:,} of {curve.drawn:,} items"]
+    if stopping := curve.result.stopping:
+        return [f"not decided after {curve.items:,} of {stopping.items:,} items"] * (not stopping.finished)
     gaps = [f"{places(curve.unit, curve.missing)}{manner(curve.factor)} not measured"] * bool(curve.missing)
     edits = {str(BASELINE): "the unedited model"}
     edits |= {cell.edit: named([cell]) + manner(curve.factor) for cell in curve.cells}

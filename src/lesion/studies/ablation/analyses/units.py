@@ -13,7 +13,7 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.report.values import POINTS, SHARE, decimals
 from lesion.studies.ablation.analyses import kinds
-from lesion.studies.ablation.cell import Cell, Curve, Labels, Unedited, named
+from lesion.studies.ablation.cell import SWEPT, Cell, Curve, Labels, Unedited, named
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor
@@ -133,7 +133,7 @@ def part(material: Material) -> Part | None:
     units = list(dict.fromkeys(curve.unit for curve in curves))
     noun = wording.UNIT_NAMES[units[0]] if len(units) == 1 else "part of a block"
     mark = Map(
-        "drop", "part", "layer", "marked", panel=("model", "task", "unit", "factor"), only={"drawable": True},
+        "drop", "part", "layer", "marked", panel=SWEPT, only={"drawable": True},
         wide=True, name="parts",
         caption=f"Accuracy lost without each {noun}, in points, a row per block. Boxed:"
         f" {wording.call(curves[0].stopped)}.",

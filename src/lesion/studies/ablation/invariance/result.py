@@ -175,11 +175,11 @@ class Overlap(Row):
     a: str
     b: str
     kind: Kind
-    first: tuple[int, ...] = column("Critical in the other")
-    second: tuple[int, ...] = column("Critical in the model", key="critical")
+    first: tuple[int, ...] = column("Critical, other")
+    second: tuple[int, ...] = column("Critical, model", key="critical")
     shared: tuple[int, ...]
     expected: float = column("Shared by chance", decimals(1))
-    p: Number = column("p of the overlap", wording.p_value, key="p_overlap")
+    p: Number = column("p, overlap", wording.p_value, key="p_overlap")
     p_least: Number = None
     lost: tuple[int, ...] = column("Surely lost", default=())
     gained: tuple[int, ...] = column("Surely new", default=())
@@ -284,18 +284,18 @@ class BetweenTasks(Row):
     model: str = column()
     a: str = column("Task", label=True)
     b: str = column("Other task", label=True)
-    rho: Estimate = column("ρ of all blocks", RHO)
+    rho: Estimate = column("ρ, all blocks", RHO)
     true: Estimate = column("ρ without noise", RHO)
     ceiling: Number
-    layers: tuple[int, ...] = column("Critical for the task")
+    layers: tuple[int, ...] = column("Critical blocks")
     critical_shared: tuple[int, ...] = column("For both")
-    relative_a: Number = column("The task loses there", WHOLE_SHARE)
-    relative_b: Number = column("The other loses there", WHOLE_SHARE)
+    relative_a: Number = column("Task loses there", WHOLE_SHARE)
+    relative_b: Number = column("Other loses there", WHOLE_SHARE)
     alone_a: Number = column(form=WHOLE_SHARE)
-    alone_b: Number = column("Without blocks critical for both", WHOLE_SHARE)
+    alone_b: Number = column("Without shared blocks", WHOLE_SHARE)
     difference: Estimate = column("Difference", POINTS)
     ratio: Estimate = column()
-    word: Word = column("The other loses far less")
+    word: Word = column("Loses far less")
 
 
 class Verdict(Value):
