@@ -14,7 +14,6 @@ from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, 
 from lesion.errors import UsageError
 from lesion.report import wording
 from lesion.statistics.paired import holm, mcnemar_exact
-from lesion.studies.ablation import cell
 from lesion.studies.ablation import sweep as sweeping
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.report import AblationResult
@@ -87,9 +86,8 @@ def test_matrices_experts_and_neurons_are_swept_one_by_one():
     ],
 )
 def test_the_unit_that_matters_is_named_and_drawn_in_a_map_where_there_is_room(
-    family, unit, layers, first, columns, sums, tinies, tmp_path, monkeypatch
+    family, unit, layers, first, columns, sums, tinies, tmp_path
 ):
-    monkeypatch.setattr(cell, "MOST_COLUMNS", 40)
     folder = tmp_path / "out"
     settings = {"models": [f"tiny:{family}"], "edits": {"unit": unit, "layers": layers}}
     outcome = run(study(sums, **settings), folder, models=tinies, make_engine=Exact())

@@ -85,6 +85,11 @@ class Place(Row):
     part: Part | None = column("Part", default=None, label=True, omitted=True)
 
     @property
+    def place(self) -> str:
+        """`block 3`, `MLP of block 3`, `head 3.5`."""
+        return wording.place(self.unit, self.layer, self.part)
+
+    @property
     def drawable(self) -> bool:
         """Whether it is one of so many parts of a block that they can be drawn as a map."""
         return self.part is not None and self.unit != "neuron"
@@ -200,10 +205,6 @@ class Unedited(Row):
     chance: Number = column("", SHARE, default=None)
 
 
-MOST_COLUMNS = 128
-"""Parts of more names or numbers than this have no map: they are listed."""
-
-
 @dataclass(frozen=True)
 class Curve:
     """One model on one task under one unit and factor: of blocks and branches by layer, of parts by layer and part.
@@ -294,13 +295,6 @@ class Curve:
         """The layers that it has or will have."""
         return {*self.missing, *(cell.layer for cell in self.cells)}
 
-    @property
-    def drawable(self) -> bool:
-        """Whether a map of blocks and parts can be read: columns are numbers from 0, or names."""
-        parts = {cell.part for cell in self.cells}
-        numbers = [part for part in parts if isinstance(part, int)]
-        return (1 + max(numbers) if numbers else len(parts)) <= MOST_COLUMNS
-
     def at(self, layer: int, part: Part | None = None) -> Cell | None:
         """The cell of a layer, or of one of its parts, where there is one."""
         return next((cell for cell in self.cells if (cell.layer, cell.part) == (layer, part)), None)
@@ -381,7 +375,7 @@ def named(cells: Sequence[Cell], most: int | None = None) -> str:
     if not is_inner(unit):
         return places(unit, [cell.layer for cell in cells])
     if len(cells) == 1:
-        return wording.place(unit, cells[0].layer, cells[0].part)
+        return cells[0].place
     listed = wording.listed([f"{cell.layer}.{cell.part}" for cell in cells[:most]])
     more = f" and {len(cells) - most:,} more" if most and len(cells) > most else ""
     return f"{wording.plural(wording.UNIT_NAMES[unit])}{wording.SPACE}{listed}{more}"

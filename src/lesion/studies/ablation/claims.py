@@ -203,7 +203,6 @@ def _ended(curve: Curve, cell: Cell) -> str:
 
 
 def _of_items(curve: Curve, cell: Cell) -> str:
-    """The number of items where evaluation stopped."""
     if curve.result.stopping is None:
         return ""
     return f" ({wording.item_count(cell.items, cell.decided, curve.result.stopping.items)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from lesion.core.inference import PendingAnswer, as_mathematics, prompt_digest
 from lesion.core.row import answer_key
@@ -14,20 +15,17 @@ from lesion.models.load import Model
 from lesion.tasks.early import EarlyAnswers
 from lesion.tasks.task import Task
 
-COLUMNS = ("key", "text", "tokens")
-
 
 def early_tasks(
     tasks: Mapping[TaskChoice, Task], limits: Sequence[int]
 ) -> dict[TaskChoice, list[tuple[TaskChoice, EarlyAnswers]]]:
     """The tasks of early answers to each task that has items judged as mathematics, one for every limit."""
+    chains = {choice: task for choice, task in tasks.items() if any(as_mathematics(task, item) for item in task.load())}
     return {
         choice: [
-            (choice.model_copy(update={"name": early.name}), early)
-            for early in (EarlyAnswers(task, limit) for limit in limits)
+            (choice.model_copy(update={"name": each.name}), each) for each in map(partial(EarlyAnswers, task), limits)
         ]
-        for choice, task in tasks.items()
-        if any(as_mathematics(task, item) for item in task.load())
+        for choice, task in chains.items()
     }
 
 
@@ -43,8 +41,8 @@ def answer_early(
     for choice, asked in wanted.items():
         tasks = dict(asked)
         evaluation.ask(tasks, dict.fromkeys(tasks, evaluation.items[choice]))
-    stored = evaluation.store.answers(model=chosen.name)
-    chains = {key: (text, tokens) for key, text, tokens in zip(*(stored[c] for c in COLUMNS), strict=True)}
+    stored = evaluation.store.answers(model=chosen.name).set_index("key")
+    chains = dict(zip(stored.index, zip(stored["text"], stored["tokens"], strict=True), strict=True))
     pending: dict[str, PendingAnswer] = {}
     full: set[str] = set()
     for key, cell in cells.items():
@@ -58,22 +56,18 @@ def answer_early(
                 continue
             decoding = Decoding(early.max_new_tokens, early.stop, sampling.temperature, sampling.top_p, sampling.seed)
             digest = prompt_digest(prompt, (), (), ())
+            about = (str(cell.edit), choice.name, cell.item.id, str(decoding), cell.style, digest)
             own = replace(cell, task=early, choice=choice, decoding=decoding, prompt=prompt, digest=digest)
-            name = answer_key(
-                model.fingerprint, str(cell.edit), choice.name, cell.item.id, str(decoding), cell.style, digest
-            )
-            pending[name] = own
+            pending[answer_key(model.fingerprint, *about)] = own
     if full:
-        names = ", ".join(sorted(full))
         evaluation.run.watcher.note(
-            f"The context of {chosen.name} ({model.context:,} tokens) has no room for some of {names}:"
-            " it is not shown. Give smaller --early-answers."
+            f"The context of {chosen.name} ({model.context:,} tokens) has no room for some of"
+            f" {', '.join(sorted(full))}: it is not shown. Give smaller --early-answers."
         )
     elif not pending:
         evaluation.run.watcher.note(
             f"No chain of {chosen.name} is longer than {min(limits):,} tokens, so that none is cut off: give a smaller"
             " --early-answers."
         )
-    whole = Pending(len(pending), pending)
-    evaluation.planned += whole.total
-    evaluation.answer(chosen, model, evaluation.still(whole), "early answers")
+    evaluation.planned += len(pending)
+    evaluation.answer(chosen, model, evaluation.still(Pending(len(pending), pending)), "early answers")

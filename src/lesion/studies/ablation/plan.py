@@ -21,7 +21,6 @@ from lesion.statistics import critical, power
 from lesion.statistics.critical import SHARE
 from lesion.statistics.paired import ALPHA, holm
 from lesion.statistics.spared import SPARED
-from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.result import AblationSummary, Outcome, Planned, Prospect
 from lesion.studies.ablation.study import Study
 
@@ -109,7 +108,6 @@ def refuse_not_evaluated(study: Study, model: str, places: Collection[str]) -> N
 
 
 def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
-    """In what a study differs from its plan, in words."""
     parts = [
         key for key in ("hypotheses", "items", "prompts", "decoding", "seed", "rule") if there.get(key) != here[key]
     ]
@@ -150,17 +148,21 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
     content = document["content"]
     about = [{"model": model, **each} for each in content["hypotheses"] for model in content["models"]]
     measured = [cells.get((each["model"], each["task"], each["place"], each["factor"])) for each in about]
-    p = [None if pair is None else _p(each["expect"], pair[1]) for each, pair in zip(about, measured, strict=True)]
-    corrected = holm([1.0 if value is None else value for value in p])
+    p = {
+        place: own
+        for place, (each, pair) in enumerate(zip(about, measured, strict=True))
+        if pair is not None and (own := getattr(pair[1], f"p_{each['expect']}")) is not None
+    }
+    corrected = dict(zip(p, holm(p.values(), len(about)), strict=True))
     outcomes = []
-    for each, pair, own, adjusted in zip(about, measured, p, corrected, strict=True):
+    for place, (each, pair) in enumerate(zip(about, measured, strict=True)):
         values: dict[str, Any] = {}
-        if pair is not None and own is not None:
+        if pair is not None and place in p:
             result, cell = pair
             right = round((result.baseline.accuracy.value or 0.0) * result.items)
-            values = {"drop": cell.drop, "p": own, "p_corrected": adjusted, "confirmed": critical.critical(adjusted)}
             loss = power.detectable(each["expect"], right, len(about), result.items, result.guessing)
-            values |= {"right": right, "detectable": loss}
+            values = {"drop": cell.drop, "p": p[place], "p_corrected": corrected[place], "right": right}
+            values |= {"detectable": loss, "confirmed": critical.critical(corrected[place])}
         outcomes.append(Outcome(**each, **values))
     return Planned(
         made=document["made"],
@@ -169,10 +171,6 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
         outcomes=tuple(outcomes),
         prospects=tuple(Prospect.model_validate(each) for each in document["prospects"]),
     )
-
-
-def _p(expect: str, cell: Cell) -> float | None:
-    return cell.p_critical if expect == "critical" else cell.p_spared
 
 
 def prospects(study: Study) -> list[Prospect]:
@@ -192,19 +190,14 @@ def prospects(study: Study) -> list[Prospect]:
         if items is None:
             continue
         for expect in dict.fromkeys(each.expect for each in study.hypotheses if each.task == choice.name):
-            for share in ASSUMED:
-                loss = power.LOSS[expect]
-                every.append(
-                    Prospect(
-                        task=choice.name,
-                        expect=expect,
-                        items=items,
-                        tests=tests,
-                        baseline=share,
-                        loss=loss,
-                        power=power.power(expect, items, share, loss, tests),
-                        detectable=power.detectable(expect, round(share * items), tests),
-                        needed=power.items_needed(expect, share, loss, tests),
-                    )
+            loss = power.LOSS[expect]
+            every += [
+                Prospect(
+                    task=choice.name, expect=expect, items=items, tests=tests, baseline=share, loss=loss,
+                    power=power.power(expect, items, share, loss, tests),
+                    detectable=power.detectable(expect, round(share * items), tests),
+                    needed=power.items_needed(expect, share, loss, tests),
                 )
+                for share in ASSUMED
+            ]  # fmt: skip
     return every

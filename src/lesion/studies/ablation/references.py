@@ -225,7 +225,6 @@ class _OfTask:
         return self.evaluation.run.folder / FOLDER / f"{decided[:16]}.safetensors"
 
     def _read(self, source: str) -> Reference | None:
-        """The reference of these weights that the folder has; None where it has none."""
         path = self._path(source)
         if not path.is_file():
             return None
@@ -245,7 +244,6 @@ class _OfTask:
 
 
 def _file(source: str, frame: Frame) -> str:
-    """What the reference of a frame is kept under."""
     return f"{source} {_hashed(repr([(text.shots, text.question) for text in frame.texts]))}"
 
 

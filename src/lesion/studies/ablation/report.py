@@ -133,11 +133,11 @@ class AblationResult(StudyResult[AblationSummary]):
     @cached_property
     def material(self) -> Material:
         """What the analyses are made from; without answers where the folder is gone."""
-        there = self.stored is not None or (self.folder / DATABASE).is_file()
-        answers, items = self._stored if there else (pd.DataFrame(), pd.DataFrame())
-        if not answers.empty and not (answers["question"].any() or answers["text"].any()):  # shared without texts
-            answers, items = pd.DataFrame(), pd.DataFrame()
-        return Material(self.summary, answers, items)
+        if self.stored is not None or (self.folder / DATABASE).is_file():
+            answers, items = self._stored
+            if answers.empty or answers["question"].any() or answers["text"].any():  # not shared without texts
+                return Material(self.summary, answers, items)
+        return Material(self.summary)
 
     @override
     def parts(self) -> tuple[Part, ...]:
@@ -155,16 +155,13 @@ class AblationResult(StudyResult[AblationSummary]):
             return ""
         items = sorted({result.items for result in results})
         right = [result.baseline.accuracy.value or 0.0 for result in results]
-        chances = [result.guessing for result in results if result.guessing]
-        guessed = list(dict.fromkeys(result.task for result in results if result.guessing))
-        where = "" if len(guessed) == len({result.task for result in results}) else f" on {wording.listed(guessed)}"
-        lines = [
-            f"{wording.span(items[0], items[-1])} items a task",
-            f"unedited {wording.from_to(right, WHOLE_SHARE)}{wording.SPACE}% right",
-            f"guessing gives {wording.from_to(chances, WHOLE_SHARE)}{wording.SPACE}%{where}" if chances else "",
-        ]
-        missed = claims.smallest_loss(self.material)
-        return f"{wording.capital('; '.join(filter(None, lines)))}. {missed}".strip()
+        chances = {result.task: result.guessing for result in results if result.guessing}
+        text = f"{wording.span(items[0], items[-1])} items a task; unedited"
+        text += f" {wording.from_to(right, WHOLE_SHARE)}{wording.SPACE}% right"
+        if chances:
+            where = f" on {wording.listed(list(chances))}" * (len(chances) < len({result.task for result in results}))
+            text += f"; guessing gives {wording.from_to(chances.values(), WHOLE_SHARE)}{wording.SPACE}%{where}"
+        return f"{text}. {claims.smallest_loss(self.material)}".strip()
 
     @property
     @override
@@ -234,7 +231,6 @@ def _blocks(material: Material) -> dict[str, int]:
 
 
 def _main(material: Material) -> Part:
-    """Which blocks each skill depends on."""
     own_claims = (
         *claims.which_blocks(material),
         *claims.unedited(material),
@@ -263,7 +259,9 @@ def _marks(material: Material) -> Iterator[Mark]:
         panel=("model", "unit", "factor", "task"), wide=True, name="accuracy",
         caption=f"Accuracy without each block, below the unedited model's.{meaning * (not mapped)}",
     )  # fmt: skip
-    rows = "model" if "model" in differing else "factor" if differing else "task"
+    rows = ["task", *(name for name in ("factor", "model") if name in differing or (differing and name == "factor"))][
+        -1
+    ]
     panel = tuple(name for name in ("unit", "factor", "task") if name != rows)
     cells_map = Map(
         "drop", "layer", rows, "marked", panel=panel, wide=True, name="drop", depth="blocks",
@@ -280,10 +278,9 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
     """Baseline off floor and ceiling, answers readable, other kinds of ablation, and the share of blocks."""
     summary, edits = material.summary, material.summary.study.edits
     # Answers of the folder are not given again, where options can ask as its study does.
-    in_folder = [
-        *asking(summary.study),
-        *([] if of_tasks(summary.study).keys() - {"items"} else ["--out", str(folder)]),
-    ]
+    in_folder = [*asking(summary.study)]
+    if not of_tasks(summary.study).keys() - {"items"}:
+        in_folder += ["--out", str(folder)]
     low = {curve.task: curve.untold for curve in material.curves if curve.untold}
     if low:
         why = wording.listed([f"{task} ({reason})" for task, reason in low.items()])
@@ -308,29 +305,30 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
             " that were not: read them before you speak of a lost skill."
         )
         unread = {curve.task for curve, cell in critical if _unreadable(curve.baseline_of(cell)) >= HALF}
-        good = Check("good", "The answers behind the losses are not cut off and can be judged; read some.")
-        if unread:
-            tasks_so = wording.listed(sorted(unread))
-            text = f"Most unedited answers are cut off or unreadable already, so losses may be of any kind: {tasks_so}."
-            good = Check("open", text)
-        yield Check("bad", read) if broken else good
+        if broken:
+            yield Check("bad", read)
+        elif unread:
+            text = "Most unedited answers are cut off or unreadable already, so losses may be of any kind"
+            yield Check("open", f"{text}: {wording.listed(sorted(unread))}.")
+        else:
+            yield Check("good", "The answers behind the losses are not cut off and can be judged; read some.")
     if compared := kinds.compared(material.curves):
         stays = [of.first.task for of in compared if of.groups and of.groups[0][0] == tuple(of.curves)]
         if stays:
             stable = wording.listed(list(dict.fromkeys(stays)))
-            layers = ",".join(map(str, sorted({cell.layer for _, cell in critical})))
-            heads = shlex.join(["--unit", "head", "--layers", layers, "--out", f"{folder}-heads"])
-            step = ("ablate", heads) if critical and "head" not in edits.unit and len(tasks) > 1 else ()
-            yield Check("good", f"Blocks stay critical for {stable} under every kind of ablation tried.", *step)
+            check = Check("good", f"Blocks stay critical for {stable} under every kind of ablation tried.")
+            if critical and "head" not in edits.unit and len(tasks) > 1:
+                layers = ",".join(map(str, sorted({cell.layer for _, cell in critical})))
+                heads = shlex.join(["--unit", "head", "--layers", layers, "--out", f"{folder}-heads"])
+                check = replace(check, command="ablate", options=heads)
+            yield check
         else:
             yield Check("bad", "No block is shown to be critical under every kind of ablation tried.")
     elif material.curves and not edits.replace and set(edits.unit) <= set(REPLACED_UNITS):
-        what = "Another kind of ablation, such as the mean"
-        layers = f"--layers {edits.layers} " * (edits.layers != "all")
-        yield checks.untried(what, "ablate", models[:1], tasks, f"{layers}--replace mean", in_folder)
+        mean = f"--layers {edits.layers} " * (edits.layers != "all") + "--replace mean"
+        yield checks.untried("Another kind of ablation", "ablate", models[:1], tasks, mean, in_folder)
     if critical and len(tasks) == 1:
-        what = "Whether another skill needs these blocks too"
-        yield checks.second_skill(what, "ablate", models, tasks[0], in_folder)
+        yield checks.second_skill("Another skill at these blocks", "ablate", models, tasks[0], in_folder)
     if critical and not summary.stopped:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
@@ -345,7 +343,6 @@ def _unreadable(scores: Scores) -> float:
 
 
 def _examples(material: Material, names: Names) -> Iterator[Example]:
-    """The first answers that the largest loss broke."""
     for first in alike((curve for curve in material.curves if not curve.untold), "model", "unit", "factor")[:1]:
         example = claims.largest_loss(first, claims.grouped(first))
         if example is None or material.answers.empty:

@@ -203,7 +203,6 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
 
 
 def _without_chat(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: Model) -> list[str]:
-    """The tasks whose prompts are not put into the chat template that a model has."""
     if not model.has_chat_template:
         return []
     styles = {
@@ -214,7 +213,6 @@ def _without_chat(study: Study, evaluation: Evaluation, chosen: ModelChoice, mod
 
 
 def _evaluate(study: Study, sweep: ModelSweep) -> None:
-    """Have one model give all answers that it has not given."""
     evaluation, chosen, model = sweep.evaluation, sweep.chosen, sweep.model
     # What is wrong with an item is said before anything is evaluated.
     pending = sweep.pending(evaluation.tasks, evaluation.items)

@@ -90,11 +90,12 @@ def chosen_edits(
     chosen: set[PlaceEdit] = set()
     for task, of_task in ids.items():
         losses = Losses.of(answers, task, of_task, edits)
-        for kind in by_kind(losses.edits) if losses else ():
-            assert losses is not None
-            own = {edit: loss for edit, loss in zip(losses.edits, losses.per_token, strict=True) if edit in set(kind)}
-            bar = sorted(own.values(), reverse=True)[min(top, len(own)) - 1]
-            chosen |= {edit for edit, loss in own.items() if loss >= bar}
+        if losses is None:
+            continue
+        lost = dict(zip(losses.edits, losses.per_token, strict=True))
+        for kind in by_kind(losses.edits):
+            bar = sorted((lost[edit] for edit in kind), reverse=True)[:top][-1]
+            chosen |= {edit for edit in kind if lost[edit] >= bar}
     return [edit for edit in edits if edit in chosen]
 
 
@@ -119,9 +120,8 @@ def screened(
     items = list(ids)[:ITEMS]
     cells = {cell.edit: cell for cell in result.cells}
     # Where generation is not limited, an edit without a cell is not answered in full yet.
-    losses = Losses.of(
-        answers, result.task, ids, [edit for edit in edits if top is not None or text_of(edit, result.task) in cells]
-    )
+    known_edits = [edit for edit in edits if top is not None or text_of(edit, result.task) in cells]
+    losses = Losses.of(answers, result.task, ids, known_edits)
     if losses is None:
         return None
     before, tokens, known, lost, per_token = losses.before, losses.tokens, losses.known, losses.lost, losses.per_token
@@ -130,18 +130,20 @@ def screened(
     frames = by_edit(answers[answers["task"] == result.task])
     ranks = np.zeros(len(losses.edits), dtype=int)
     agreement = []
-    for unit, factor in dict.fromkeys((edit.unit, edit.factor) for edit in losses.edits):
-        places = [at for at, edit in enumerate(losses.edits) if (edit.unit, edit.factor) == (unit, factor)]
+    at = {edit: place for place, edit in enumerate(losses.edits)}
+    for kind in by_kind(losses.edits):
+        places = [at[edit] for edit in kind]
         ranks[places] = rankdata(-per_token[places], method="min")
-        places = [at for at in places if text_of(losses.edits[at], result.task) in cells]
-        own = [cells[text_of(losses.edits[at], result.task)] for at in places]
-        if not own:
+        measured = {at[edit]: cells[text] for edit in kind if (text := text_of(edit, result.task)) in cells}
+        if not measured:
             continue
+        places, own = list(measured), list(measured.values())
         drops = np.array([cell.size for cell in own])
         drawn_drops = np.stack([_drawn_drop(frames, cell, ids, seed) for cell in own], axis=1)
         rho = Estimate.of(rank_correlation(per_token[places], drops, resampled[:, places], drawn_drops, level))
         tied = sum(int((drops == drop).sum()) > 1 for drop in drops)
-        agreement.append(Agreement(unit=unit, factor=factor, layers=len(places), tied=tied, rho=rho))
+        of_kind = {"unit": kind[0].unit, "factor": kind[0].factor, "layers": len(places)}
+        agreement.append(Agreement(**of_kind, tied=tied, rho=rho))
     evaluated = {str(BASELINE): result.items, **{cell.edit: cell.items for cell in result.cells}}
     generated = sum(int(frames[edit]["tokens"].loc[list(ids)[:count]].sum()) for edit, count in evaluated.items())
     scored = 1 + len(losses.edits)
@@ -227,7 +229,6 @@ def _interval(
 def _drawn_drop(
     frames: Mapping[str, pd.DataFrame], cell: Cell, ids: Sequence[str], seed: int
 ) -> Float[np.ndarray, " draws"]:
-    """The drop of a cell over the items that it has, under every draw."""
     own = list(ids)[: cell.items]
     right, edited = (frames[edit]["correct"].loc[own].to_numpy(np.float64) for edit in (str(BASELINE), cell.edit))
     return _means((right - edited)[None], np.arange(len(own)), np.ones(len(own)), len(ids), seed)[:, 0]

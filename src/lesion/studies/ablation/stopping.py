@@ -6,9 +6,8 @@ decided item by item, as if nothing beyond that item had been asked (`sequential
 has no part in what is decided: an interrupted study, or one whose folder holds more answers than it needs, comes to the
 same decisions.
 
-What is decided is what the full table would say: a cell exceeds the effect when its drop does over all items and beyond
-them, and it does not when its drop over all items does not. A cell left open when all items have been asked lost more
-than the effect there, but not so much more that this could not be luck.
+A cell left open when all items have been asked lost more than the effect there, but not so much more that this could
+not be luck.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
@@ -308,7 +309,8 @@ def apart(tasks: Sequence[TaskResult], level: float) -> list[TaskResult]:
     """
     if len(tasks) < 2 or any(result.stopping for result in tasks):
         return list(tasks)
-    others = {result.task: {_place(cell): cell for cell in result.cells} for result in tasks}
+    place = attrgetter("layer", "unit", "factor", "part")
+    others = {result.task: {place(cell): cell for cell in result.cells} for result in tasks}
     updated = []
     for result in tasks:
         of_cells: dict[Cell, list[Apart]] = {}
@@ -319,7 +321,7 @@ def apart(tasks: Sequence[TaskResult], level: float) -> list[TaskResult]:
                 if cell.critical and (cell.unit, cell.factor) == (reach.unit, reach.factor)
                 for other in tasks
                 if other.task != result.task
-                for against in [others[other.task].get(_place(cell))]
+                for against in [others[other.task].get(place(cell))]
                 if against is not None and against.outcome == "cannot be told"
             ]
             counts = [
@@ -336,10 +338,6 @@ def apart(tasks: Sequence[TaskResult], level: float) -> list[TaskResult]:
         cells = [cell.model_copy(update={"apart": tuple(of_cells.get(cell, ()))}) for cell in result.cells]
         updated.append(result.model_copy(update={"cells": tuple(cells)}))
     return updated
-
-
-def _place(cell: Cell) -> tuple[object, ...]:
-    return cell.layer, cell.unit, cell.factor, cell.part
 
 
 def _pairs(result: TaskResult, cell: Cell) -> Pairs:
@@ -388,13 +386,11 @@ def _contrast(
     first_right, second_right = (
         np.array([frames[text]["correct"].to_numpy(dtype=bool) for text in of_kind]) for of_kind in texts
     )
-    p = sign_flip_exact(
-        len(second_right) * first_right.sum(0).astype(int) - len(first_right) * second_right.sum(0).astype(int)
-    )
+    counts = len(second_right) * first_right.sum(0).astype(int), len(first_right) * second_right.sum(0).astype(int)
+    difference = Estimate(value=float(first_right.mean() - second_right.mean()))
     if len(first_right) == len(second_right) == 1:
-        difference = Estimate.of(paired_drop(first_right[0], second_right[0], level), p)
-    else:
-        difference = Estimate(value=float(first_right.mean() - second_right.mean()), p=p)
+        difference = Estimate.of(paired_drop(first_right[0], second_right[0], level))
+    difference = difference.model_copy(update={"p": sign_flip_exact(counts[0] - counts[1])})
     edit = by_kind[first][0]
     return KindContrast(layer=edit.layer, unit=edit.unit, first=first, second=second, difference=difference)
 
@@ -462,7 +458,6 @@ def text_limits(model: str, text: TextResult, vocabulary: int | None) -> Iterato
 
 
 def _estimate(contrast: Contrast, p: float | None = None) -> Estimate:
-    """With its interval where there is one."""
     if not math.isfinite(contrast.high):
         return Estimate(value=contrast.value, p=p)
     return Estimate.of(contrast, p)

@@ -129,7 +129,6 @@ def _tolerance(model: Model) -> float:
 
 
 def _refuse_other_additions(model: Model, seen: Mapping[Any, Tensor], added: Mapping[str, Tensor]) -> None:
-    """Refuse a model whose last stream is not the sum of what is measured."""
 
     def apart(one: Tensor, other: Tensor) -> bool:
         largest = max(float(one.abs().max()), float(other.abs().max()))
@@ -324,7 +323,6 @@ def _mean(values: Tensor) -> float:
 
 
 def _classes(text: Text, clean: _Score, without: Mapping[str, _Score]) -> dict[str, ClassSums]:
-    """The sums over the gold tokens of every class."""
     return {
         name: ClassSums(
             tokens=len(own),

@@ -232,23 +232,20 @@ class EffectsResult(StudyResult[EffectsSummary]):
     @override
     def basis(self) -> str:
         first = self.summary.tasks[0]
-        against = "the tempting token" if first.reference == "tempting" else "the mean over the vocabulary"
-        return (
-            f"{wording.counted(first.items, 'item')} with {wording.counted(first.tokens, 'gold token')}; the right"
-            f" token stands {LOGITS.text(first.logit)} above {against}."
-        )
+        against = {"tempting": "the tempting token", "mean": "the mean over the vocabulary"}[first.reference]
+        counts = f"{wording.counted(first.items, 'item')} with {wording.counted(first.tokens, 'gold token')}"
+        return f"{counts}; the right token stands {LOGITS.text(first.logit)} above {against}."
 
     @override
     def checks(self) -> list[Check]:
-        checks = []
+        checks, study = [], self.summary.study
         for task in self.summary.tasks:
-            known = task.lens[-1].top.value or 0.0
-            few = "; with so few items chance decides much" if task.items < FEW else ""
-            mood: Literal["good", "bad"] = "good" if known > 0.5 and not few else "bad"
-            share = WHOLE_SHARE.text(known)
-            checks.append(Check(mood, f"On {task.task} the model gives {share} of gold tokens most probability{few}."))
-        if self.summary.study.study is None:
-            study = self.summary.study
+            known, few = task.lens[-1].top.value or 0.0, task.items < FEW
+            text = f"On {task.task} the model gives {WHOLE_SHARE.text(known)} of gold tokens most probability"
+            text += "; with so few items chance decides much" * few
+            moods: dict[bool, Literal["good", "bad"]] = {True: "good", False: "bad"}
+            checks.append(Check(moods[known > 0.5 and not few], f"{text}."))
+        if study.study is None:
             models, tasks = ([choice.name for choice in choices] for choices in (study.models, study.tasks))
             what = "A comparison with lost answers, by --study layers, after"
             checks.append(untried(what, "ablate", models, tasks, "--out layers", asking(study)))

@@ -316,7 +316,7 @@ class TaskEffects(ModelAndTask):
     @property
     def aim(self) -> str:
         """What a direct effect is towards."""
-        return "the right token" if self.reference == "mean" else "the right over the tempting token"
+        return {"mean": "the right token", "tempting": "the right over the tempting token"}[self.reference]
 
     def of(self, unit: Unit) -> tuple[Effect, ...]:
         """The places of a unit by layer."""

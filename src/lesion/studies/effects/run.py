@@ -90,7 +90,6 @@ def _model(
     edits: Sequence[Scale],
     drops: Drops | None,
 ) -> tuple[list[TaskEffects], int]:
-    """The effects of one model on every task, and how many items were measured now."""
     style_of = evaluation.study.prompt_style_of
     texts = {
         (choice, item.id): _text(model, evaluation.tasks[choice], item, style_of(chosen, choice))

@@ -88,7 +88,6 @@ class _Class:
         self._drawn = sample.drawn(self.tokens[:, None])[:, 0]
 
     def _rate(self, values: Float[np.ndarray, " items"]) -> Estimate:
-        """A sum over the items per token."""
         with np.errstate(invalid="ignore", divide="ignore"):
             drawn = self._sample.drawn(values[:, None])[:, 0] / self._drawn
         return self._sample.estimate(float(values.sum() / self.tokens.sum()), drawn)
@@ -153,7 +152,6 @@ def _table(
 
 
 def _by_sign_flips(values: Float[np.ndarray, "items classes places"], seed: int) -> Float[np.ndarray, "classes places"]:
-    """p of "nothing is lost" of every class and place."""
     return sign_flips(values.reshape(len(values), -1), seed).reshape(values.shape[1:])
 
 

@@ -352,7 +352,6 @@ def _changes(own: Sequence[Broken], changes: Sequence[Change]) -> tuple[tuple[st
 
 
 def _over_models(own: Sequence[Broken], change: Change) -> str:
-    """In how many models which blocks do it."""
     counts = Counter(named([cell]) for of in own for cell, _ in of.shown(change))
     places = [f"{place} in {count}" for place, count in counts.most_common(DRAWN)]
     if len(counts) > DRAWN:

@@ -64,7 +64,6 @@ def dissociations(curves: Iterable[Curve]) -> list[Dissociation]:
 
 
 def _alone(skill: Curve, other: Curve) -> tuple[int, ...]:
-    """The blocks that are critical for a skill and spare another task."""
     spared = {cell.layer for cell in other.cells if cell.spared}
     return tuple(sorted(cell.layer for cell in skill.cells if cell.critical and cell.layer in spared))
 

@@ -100,7 +100,6 @@ def rows(curves: Sequence[Curve], answers: pd.DataFrame, level: float, seed: int
 
 
 def _points(curves: Sequence[Curve]) -> Iterator[DosePoint]:
-    """The accuracies of the blocks that lose most, the unedited one at 1."""
     first = curves[0]
     for layer in sorted(critical_layers(curves)[:MOST]):
         cells = [cell for curve in curves for cell in curve.cells if cell.layer == layer]

@@ -151,7 +151,6 @@ def _rows(of: Kinds) -> Iterable[KindRow]:
 
 
 def _drop(cells: Sequence[Cell]) -> float | None:
-    """The drop of a place, over several draws on average; None where one is not known."""
     drops = [cell.drop.value for cell in cells if cell.drop.value is not None]
     return fmean(drops) if len(drops) == len(cells) else None
 

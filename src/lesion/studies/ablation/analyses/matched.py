@@ -118,12 +118,8 @@ def _known(answers: pd.DataFrame, task: str) -> dict[str, float]:
         return {}
     else:
         scores = {item: unedited.loc[item, "scores"] for item in right}
-    return {item: _log_odds(float(each[0])) for item, each in scores.items() if len(each) and each[0] < 0}
-
-
-def _log_odds(log_probability: float) -> float:
-    """log(p / (1 − p)) of log p, which is below 0."""
-    return log_probability - math.log(-math.expm1(log_probability))
+    logs = {item: float(each[0]) for item, each in scores.items() if len(each) and each[0] < 0}
+    return {item: log - math.log(-math.expm1(log)) for item, log in logs.items()}  # log(p / (1 − p)) of log p
 
 
 def _matched(

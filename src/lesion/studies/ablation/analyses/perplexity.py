@@ -79,11 +79,11 @@ def what_raises_it(every: Sequence[Sweep]) -> Iterable[Claim]:
     for of, text, cells in every:
         unit, factor = cells[0].unit, cells[0].factor
         known = sorted((cell for cell in cells if cell.ratio.value is not None), key=lambda cell: -cell.size)
-        broken = [_place(cell) for cell in cells if cell.ratio.value is None]
+        broken = [cell.place for cell in cells if cell.ratio.value is None]
         sentences = []
         if known:
             so_far = f" ({len(text.cells)} of {text.planned} cuts so far)" * (len(text.cells) < text.planned)
-            most = [f"by {RATIO.text(cell.ratio)} {under(_place(cell), factor)}" for cell in known[:MOST]]
+            most = [f"by {RATIO.text(cell.ratio)} {under(cell.place, factor)}" for cell in known[:MOST]]
             text_and_ratios = f"The perplexity of {of.task} is multiplied {wording.listed(most)}"
             sentences.append(f"{text_and_ratios}; unedited {PERPLEXITY.text(of.baseline)}{so_far}.")
         if broken:
@@ -93,10 +93,6 @@ def what_raises_it(every: Sequence[Sweep]) -> Iterable[Claim]:
         about = subject(of, scored, but="task")
         how = wording.edit_name(unit, factor) * (len(edits) > 1)
         yield Claim(tuple(sentences), tuple((of, cell) for cell in cells), " · ".join(filter(None, (about, how))))
-
-
-def _place(cell: TextUnderEdit) -> str:
-    return wording.place(cell.unit, cell.layer, cell.part)
 
 
 def part(material: Material) -> Part | None:

@@ -13,10 +13,8 @@ from lesion.report.rows import Rows, column
 from lesion.report.values import WHOLE_SHARE, Number
 from lesion.statistics.critical import SHARE
 from lesion.statistics.spared import SPARED
-from lesion.studies.ablation.cell import Cell, Curve, Swept, alike, manner
+from lesion.studies.ablation.cell import Curve, Swept, alike, manner
 from lesion.studies.ablation.result import Material
-
-Doubt = tuple[str, OverClusters, float, str]
 
 
 class Found(Swept):
@@ -62,7 +60,8 @@ def over_clusters(material: Material) -> Iterable[Claim]:
     models: dict[tuple[str, ...], list[str]] = {}
     for own in alike((curve for curve in material.curves if not curve.stopped), "model", "task"):
         result = own[0].result
-        intervals = {_name(cell): cell.clustered for curve in own for cell in curve.cells if cell.clustered}
+        cells = [cell for curve in own for cell in curve.cells]
+        intervals = {cell.place + manner(cell.factor): cell.clustered for cell in cells if cell.clustered}
         text = clustered_intervals.widened(result.task, result.items, result.shared, intervals)
         if text is None:
             continue
@@ -72,10 +71,10 @@ def over_clusters(material: Material) -> Iterable[Claim]:
             sentences.append(clustered_intervals.verdicts(result.shared.what, doubts))
         models.setdefault(tuple(sentences), []).append(own[0].model)
     for claimed, of in models.items():
-        yield Claim(claimed, subject=material.among(of[0]) if len(of) == 1 else "")
+        yield Claim(claimed, subject=material.among(of[0]) * (len(of) == 1))
 
 
-def _doubts(curve: Curve) -> Iterator[Doubt]:
+def _doubts(curve: Curve) -> Iterator[tuple[str, OverClusters, float, str]]:
     """The verdicts whose bound lies outside the interval of the drop over items, and inside that over clusters."""
     baseline = (curve.result.baseline.accuracy.value or 0.0) - curve.result.guessing
     what = f"the accuracy{' above guessing' * bool(curve.result.guessing)}"
@@ -84,11 +83,8 @@ def _doubts(curve: Curve) -> Iterator[Doubt]:
         of, low, high = cell.clustered, cell.drop.low, cell.drop.high
         if of is None or low is None or high is None:
             continue
+        place = cell.place + manner(cell.factor)
         if cell.critical and of.low <= half < low:
-            yield f"{_name(cell)} as critical", of, half, f"half of {what}"
+            yield f"{place} as critical", of, half, f"half of {what}"
         if cell.spared and high < quarter <= of.high:
-            yield f"{_name(cell)} as spared", of, quarter, f"a quarter of {what}"
-
-
-def _name(cell: Cell) -> str:
-    return wording.place(cell.unit, cell.layer, cell.part) + manner(cell.factor)
+            yield f"{place} as spared", of, quarter, f"a quarter of {what}"

@@ -36,19 +36,16 @@ class Swept(Labels):
 
     Attributes:
         tests: over how many parts p is corrected.
-        drawable: whether a map of the sweep can be read.
     """
 
     unit: Unit
     factor: Factor
     tests: int = column()
-    drawable: bool
 
     @classmethod
     def of(cls, curve: Curve) -> Swept:
         """That of a curve whose cells are by block and part."""
-        about = {name: getattr(curve, name) for name in ("unit", "factor", "tests", "drawable")}
-        return cls(**dict(curve.labels), **about)
+        return cls(**dict(curve.labels), unit=curve.unit, factor=curve.factor, tests=curve.tests)
 
 
 def rows(material: Material) -> Rows:
@@ -85,7 +82,6 @@ def which_units(curves: Sequence[Curve]) -> Iterable[Claim]:
 
 
 def _called(curve: Curve) -> str:
-    """Which parts are marked, of how many, and which others change the accuracy."""
     of = f"of {wording.counted(curve.tests, wording.UNIT_NAMES[curve.unit])}"
     if len(curve.cells) < curve.tests:
         so_far = " so far" * (not curve.result.screen or curve.result.screen.top is None)

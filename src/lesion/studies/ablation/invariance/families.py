@@ -84,7 +84,6 @@ def _parted(chosen: ModelChoice) -> tuple[str, str | None]:
 
 
 def _family(name: str, members: Sequence[Member]) -> Family:
-    """The variants, with the base first, and then the checkpoints of trainings."""
     trainings = axes(members)
     finished = [member for member in members if member.step is None]
     finished += [axis.end for axis in trainings if axis.end not in members]
@@ -170,7 +169,6 @@ def _chosen(model: str, named: list[str] | None, known: Mapping[str, Path]) -> l
 
 
 def _same_weights(checkpoint: Path, model: Path) -> bool:
-    """Whether two folders hold the same files of weights, byte for byte."""
     files = sorted(file.name for file in checkpoint.glob("*.safetensors"))
     if not files or files != sorted(file.name for file in model.glob("*.safetensors")):
         return False

@@ -198,7 +198,6 @@ def _of_child(name: str, order: tuple[Pair, float | None], sets: Overlap, *, lef
 
 
 def _together(base: str, task: FamilyTask) -> Fact:
-    """What the critical blocks of all children together say."""
     joint = task.joint
     if not task.critical(base):
         return Fact("open", "no block of the base is shown to be critical")

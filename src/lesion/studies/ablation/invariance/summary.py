@@ -373,7 +373,6 @@ def _overlap(a: str, b: str, kind: Kind, own: ByModel) -> Overlap:
 
 
 def _joint(family: Family, own: ByModel) -> Joint | None:
-    """The critical layers of the base against those of all children together."""
     if family.base is None or family.base not in own:
         return None
     base = own[family.base]
