@@ -13,7 +13,7 @@ from lesion.report.blocks import Figure, flat
 from lesion.report.drawing import specification
 from lesion.report.publishing import html
 from lesion.report.table import Table
-from lesion.studies.ablation.analyses import invariance, other_tasks, training
+from lesion.studies.ablation.analyses import invariance
 from lesion.studies.ablation.invariance.result import FamilyResult, Member, Verdict
 from lesion.studies.ablation.result import AblationSummary, Material
 
@@ -26,7 +26,7 @@ def summary() -> AblationSummary:
 
 
 def every(summary: AblationSummary) -> list[parts.Part]:
-    made = [analysis.part(Material(summary)) for analysis in (invariance, other_tasks, training)]
+    made = [analysis(Material(summary)) for analysis in (invariance.part, invariance.other_tasks, invariance.training)]
     return [part for part in made if part is not None]
 
 

@@ -9,9 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from lesion.edits.edit import BASELINE, ScaleBlock
-from lesion.studies.ablation.analyses.invariance import same_blocks
-from lesion.studies.ablation.analyses.other_tasks import less_elsewhere
-from lesion.studies.ablation.analyses.training import over_training
+from lesion.studies.ablation.analyses.invariance import less_elsewhere, over_training, same_blocks
 from lesion.studies.ablation.invariance.judged import decided, facts
 from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Invariance
 from lesion.studies.ablation.invariance.summary import invariance

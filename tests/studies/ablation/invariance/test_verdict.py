@@ -7,9 +7,7 @@ import pytest
 from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.statistics.paired import ALPHA
-from lesion.studies.ablation.analyses.invariance import same_blocks
-from lesion.studies.ablation.analyses.other_tasks import less_elsewhere
-from lesion.studies.ablation.analyses.training import over_training
+from lesion.studies.ablation.analyses.invariance import less_elsewhere, over_training, same_blocks
 from lesion.studies.ablation.invariance.judged import AGREE, RELIABLE, decided, facts, verdict
 from lesion.studies.ablation.invariance.result import (
     BetweenTasks,

@@ -1,24 +1,46 @@
-"""Whether the models of a family depend on the same blocks: base, children, and controls that were not trained."""
+"""Whether the models of a family depend on the same blocks: base, children, and controls that were not trained; whether
+other tasks lose far less at these blocks; and when they become critical over a training of which there are checkpoints.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
 from typing import Any, Literal
 
 from lesion.report import wording
 from lesion.report.blocks import Folded, Prose
 from lesion.report.claims import Claim, Standing, rule
-from lesion.report.marks import Curves, Map
+from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, subject
 from lesion.report.table import Table
-from lesion.report.values import WHOLE_SHARE, Form, Number
+from lesion.report.values import POINTS, WHOLE_SHARE, Form, Number
 from lesion.statistics.paired import ALPHA
-from lesion.studies.ablation.cell import Cell
-from lesion.studies.ablation.invariance.judged import claimed, controls, decided, facts, sets_with, with_base
-from lesion.studies.ablation.invariance.result import RHO, FamilyResult, FamilyTask, Overlap, Pair, Word
+from lesion.studies.ablation.cell import Cell, alike
+from lesion.studies.ablation.invariance.judged import (
+    between_claimed,
+    claimed,
+    controls,
+    decided,
+    facts,
+    sets_with,
+    with_base,
+)
+from lesion.studies.ablation.invariance.result import (
+    RHO,
+    BetweenTasks,
+    FamilyResult,
+    FamilyTask,
+    Onset,
+    Overlap,
+    Pair,
+    Word,
+    axes,
+    moment,
+)
 from lesion.studies.ablation.result import Material
 
 Role = Literal["child", "control", "sibling", "end"]
@@ -254,3 +276,151 @@ def part(material: Material) -> Part | None:
         wide=True,
         table=False,
     )
+
+
+class InModel(Row):
+    """Which model of which family a line is about.
+
+    Attributes:
+        name: of the model in its family.
+        claimed: whether the word of the family is about the first task, and not about the other.
+    """
+
+    family: str = column("Family", label=True)
+    name: str = column("Model", label=True)
+    claimed: bool
+
+
+@rule
+def less_elsewhere(families: Sequence[FamilyResult]) -> Iterable[Claim]:
+    """What the tasks that a family's word is about lose at their critical blocks, against what other tasks do.
+
+    Says: Cutting a block critical for A costs it S % of its accuracy on average, other tasks T %. | … nearly all of it
+    through blocks that are critical for both. | Whether others lose less than half as much cannot be told.
+    Needs: what the other task loses ÷ what A loses, at the blocks critical for A: below 0.5 by its bootstrap interval
+    over items in every model and task (far less), above it in one (not)
+    """
+    for family in families:
+        entries = between_claimed(family.tasks, family.between_tasks)
+        if not entries or family.verdict.between is None:
+            continue
+        skill = wording.listed(list(dict.fromkeys(entry.a for entry in entries)))
+        others = wording.listed(list(dict.fromkeys(entry.b for entry in entries)))
+        own, other = (
+            WHOLE_SHARE.text(fmean(getattr(entry, f"relative_{side}") or 0.0 for entry in entries)) for side in "ab"
+        )
+        lead = f"Cutting a block critical for {skill} costs it {own} of its accuracy on average, {others} {other}"
+        yield Claim(
+            (f"{lead}{_without_shared(entries)}.", _extreme(family, entries)),
+            tuple(entries),
+            family.family * (len(families) > 1),
+            standing=STANDING[family.verdict.between],
+        )
+
+
+def _without_shared(entries: Sequence[BetweenTasks]) -> str:
+    """How much of it is left without the blocks that are critical for both."""
+    both = sorted({layer for entry in entries for layer in entry.critical_shared})
+    alone = [entry.alone_b for entry in entries if entry.alone_b is not None]
+    if not both or not alone:
+        return ""
+    return f" ({WHOLE_SHARE.text(fmean(alone))} without {wording.numbered('block', both)}, critical for both)"
+
+
+def _extreme(family: FamilyResult, entries: Sequence[BetweenTasks]) -> str:
+    """The comparison that decides: the one in which the other task loses most beside the first."""
+    most = max(entries, key=lambda entry: entry.ratio.value or 0.0)
+    difference = f"the difference is {POINTS.text(most.difference)} ({most.b} in {family.labels[most.model]})"
+    begin, end = {"holds": ("E", ""), "does not hold": ("Not e", ""), "cannot tell": ("Whether e", " cannot be told")}[
+        family.verdict.between or "cannot tell"
+    ]
+    return f"{begin}very other task loses less than half as much{end}; where it is least clear, {difference}."
+
+
+def other_tasks(material: Material) -> Part | None:
+    """Every two tasks of every model of the families; None where there are none."""
+    families = material.summary.families
+    records = []
+    for family in families:
+        relevant = between_claimed(family.tasks, family.between_tasks)
+        records += [
+            (InModel(family=family.family, name=family.labels[entry.model], claimed=entry in relevant), entry)
+            for entry in family.between_tasks
+        ]
+    if not records:
+        return None
+    rows = Rows(
+        "between-tasks", records, (InModel, BetweenTasks), "Pairs of tasks",
+        "Lost: share of the model's accuracy (where answers are chosen, above guessing) that is lost without a block,"
+        " averaged over the blocks critical for the first task.",
+    )  # fmt: skip
+    mark = Bars(
+        "difference", ("name", "b"), panel=("family", "a"), only={"claimed": True}, name="other-tasks",
+        caption="What the task loses at its critical blocks minus what the other loses there, as shares of accuracy.",
+    )  # fmt: skip
+    own_claims = less_elsewhere(families)
+    return Part("Do other tasks need these blocks?", rows, (mark,), own_claims, short="Other tasks", wide=True)
+
+
+@rule
+def over_training(families: Sequence[FamilyResult]) -> Iterable[Claim]:
+    """When a training learned a task, and since when the blocks that are critical at its end are.
+
+    Says: In the training of M, A is learned between step S and step T, with blocks L critical by then. | Later block L
+    becomes critical. | At the end of the training of M no block is shown to be critical for A.
+    Needs: critical at a checkpoint and at all later ones, where the model can do the task
+    """
+    tasks = [(InFamily.of(family, task), task) for family in families for task in claimed(family.tasks)]
+    every = [labels for labels, _ in tasks]
+    for labels, onsets in ((labels, own) for labels, task in tasks for own in alike(task.onset, "source")):
+        source = onsets[0].source
+        ending = [onset for onset in onsets if onset.model is not None]
+        sentences = [f"At the end of the training of {source} no block is shown to be critical for {labels.task}."]
+        if ending:
+            able = ending[0].able_from
+            at_once = [onset.layer for onset in ending if onset.step == able]
+            by_then = f", with {wording.numbered('block', at_once)} critical by then" * bool(at_once)
+            learned = moment(ending[0].able_after, able)
+            later = [f"block{wording.SPACE}{onset.layer} {onset.begins}" for onset in ending if onset.step != able]
+            sentences = [f"In the training of {source}, {labels.task} is learned {learned}{by_then}."]
+            sentences += [f"Critical later: {wording.listed(later)}."] * bool(later)
+        yield Claim(tuple(sentences), tuple((labels, onset) for onset in ending), subject(labels, every))
+
+
+def training(material: Material) -> Part | None:
+    """Drops over every training, a line per checkpoint; None where there are no checkpoints."""
+    families = material.summary.families
+    records = []
+    for family, place, cell in cells(material):
+        for axis in axes(family.members):
+            models = [member.model for member in (*axis.checkpoints, axis.end)]
+            if place.model in models:
+                records.append((models.index(place.model), (_at_checkpoint(family, place), cell)))
+    if not records:
+        return None
+    drawn = [cell for _, cell in sorted(records, key=lambda each: each[0])]
+    onsets = [
+        (InFamily.of(family, task), onset) for family in families for task in family.tasks for onset in task.onset
+    ]
+    table = Table.of(Rows("onset", onsets, (InFamily, Onset), "Since when blocks are critical"))
+    mark = Map(
+        "drop", "layer", "name", boxed="critical", panel=("family", "task"), name="training",
+        caption="Drop in points without a block, a line per checkpoint, with what the unedited model has right. Boxed:"
+        " critical. Nothing can be critical before the model can do the task.",
+    )  # fmt: skip
+    return Part(
+        "When do blocks become critical?",
+        Rows("training", drawn, (FamilyPlace, Cell)),
+        (mark,),
+        over_training(families),
+        short="Training",
+        own=(Folded(table.title, (table,)),),
+        table=False,
+    )
+
+
+def _at_checkpoint(family: FamilyResult, place: FamilyPlace) -> FamilyPlace:
+    """The place under the name of its checkpoint with the accuracy of the unedited model."""
+    skills = [task.skill(place.model) for task in family.tasks if task.task == place.task]
+    whole = [f" ({100 * skill.accuracy:.0f}{wording.SPACE}%)" for skill in skills if skill is not None]
+    return place.model_copy(update={"name": place.name + "".join(whole)})
