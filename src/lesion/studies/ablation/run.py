@@ -5,21 +5,21 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from lesion.core.baseline import NothingToShow, baseline_first
 from lesion.core.cached_answers import gold_of, gold_tasks
 from lesion.core.database import FILE
-from lesion.core.inference import PendingAnswer, answer_cells
+from lesion.core.inference import PendingAnswer, answer_cells, as_mathematics, prompt_digest
 from lesion.core.layers import parse_layers
 from lesion.core.preflight import refuse_unfit_styles
-from lesion.core.row import StoredAnswer
+from lesion.core.row import StoredAnswer, answer_key
 from lesion.core.run import Evaluation, Pending, Run, refuse_scored
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, TaskChoice
-from lesion.engines.engine import Engine
+from lesion.engines.engine import Decoding, Engine
 from lesion.errors import UsageError
 from lesion.models.load import Model, peek
-from lesion.studies.ablation.early import answer_early, early_tasks
 from lesion.studies.ablation.invariance.families import from_base
 from lesion.studies.ablation.plan import hold, refuse_not_evaluated, register
 from lesion.studies.ablation.recall import summarised
@@ -30,7 +30,7 @@ from lesion.studies.ablation.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan, Study
 from lesion.studies.ablation.sweep import PlaceEdit, by_kind, referring, refuse_many_neurons, sweep
 from lesion.tasks.catalogue import find
-from lesion.tasks.early import TOKENS
+from lesion.tasks.early import TOKENS, EarlyAnswers
 from lesion.tasks.prompts import resolve
 from lesion.tasks.style import Style
 from lesion.tasks.task import Task
@@ -86,6 +86,63 @@ def answer_until_decided(
                 yield rows
         if not stopping.look(verdicts):
             break
+
+
+def early_tasks(
+    tasks: Mapping[TaskChoice, Task], limits: Sequence[int]
+) -> dict[TaskChoice, list[tuple[TaskChoice, EarlyAnswers]]]:
+    """The tasks of early answers to each task that has items judged as mathematics, one for every limit."""
+    chains = {choice: task for choice, task in tasks.items() if any(as_mathematics(task, item) for item in task.load())}
+    return {
+        choice: [
+            (choice.model_copy(update={"name": each.name}), each) for each in map(partial(EarlyAnswers, task), limits)
+        ]
+        for choice, task in chains.items()
+    }
+
+
+def answer_early(
+    evaluation: Evaluation, chosen: ModelChoice, model: Model, cells: Mapping[str, PendingAnswer], limits: Sequence[int]
+) -> None:
+    """Ask for the answers of chains that are longer than each limit.
+
+    Args:
+        cells: every cell of the study, by key; those that have no answer are left out.
+    """
+    wanted = early_tasks(evaluation.tasks, limits)
+    for choice, asked in wanted.items():
+        tasks = dict(asked)
+        evaluation.ask(tasks, dict.fromkeys(tasks, evaluation.items[choice]))
+    stored = evaluation.store.answers(model=chosen.name).set_index("key")
+    chains = dict(zip(stored.index, zip(stored["text"], stored["tokens"], strict=True), strict=True))
+    pending: dict[str, PendingAnswer] = {}
+    full: set[str] = set()
+    for key, cell in cells.items():
+        text, tokens = chains.get(key, ("", 0))
+        for choice, early in wanted.get(cell.choice, ()):
+            if tokens <= early.limit:
+                continue
+            prompt, sampling = early.asked(model.tokenizer, cell.prompt, text), cell.decoding
+            if len(prompt) >= model.context:
+                full.add(choice.name)
+                continue
+            decoding = Decoding(early.max_new_tokens, early.stop, sampling.temperature, sampling.top_p, sampling.seed)
+            digest = prompt_digest(prompt, (), (), ())
+            about = (str(cell.edit), choice.name, cell.item.id, str(decoding), cell.style, digest)
+            own = replace(cell, task=early, choice=choice, decoding=decoding, prompt=prompt, digest=digest)
+            pending[answer_key(model.fingerprint, *about)] = own
+    if full:
+        evaluation.run.watcher.note(
+            f"The context of {chosen.name} ({model.context:,} tokens) has no room for some of"
+            f" {', '.join(sorted(full))}: it is not shown. Give smaller --early-answers."
+        )
+    elif not pending:
+        evaluation.run.watcher.note(
+            f"No chain of {chosen.name} is longer than {min(limits):,} tokens, so that none is cut off: give a smaller"
+            " --early-answers."
+        )
+    evaluation.planned += len(pending)
+    evaluation.answer(chosen, model, evaluation.still(Pending(len(pending), pending)), "early answers")
 
 
 def refuse_doubled(study: Study) -> None:
