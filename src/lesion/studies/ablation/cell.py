@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -335,17 +334,6 @@ def curves(models: Sequence[ModelResult], *, inner: bool = False) -> tuple[Curve
                 if cells or not inner:
                     every.append(Curve(model.model, result, unit, factor, cells, missing))
     return tuple(every)
-
-
-T = TypeVar("T")
-
-
-def alike(every: Iterable[T], *names: str) -> list[list[T]]:
-    """The curves, or what else has these attributes, in groups that have the same model, task, unit or factor."""
-    groups: dict[Hashable, list[T]] = {}
-    for each in every:
-        groups.setdefault(attrgetter(*names)(each), []).append(each)
-    return list(groups.values())
 
 
 def manner(factor: Factor) -> str:

@@ -12,8 +12,9 @@ from lesion.report.values import POINTS, SHARE, WHOLE_POINTS, WHOLE_SHARE
 from lesion.report.wording import STOPPING_SHARE
 from lesion.statistics.critical import SHARE as CRITICAL
 from lesion.statistics.detectable import smallest_drop
-from lesion.studies.ablation.cell import Cell, Curve, alike, named, places, plural, under
+from lesion.studies.ablation.cell import Cell, Curve, named, places, plural, under
 from lesion.studies.ablation.result import WITHOUT_CHAT, Material
+from lesion.studies.ablation.sweep import alike
 
 WORDS = 25
 """The answer of a page has so many words at most."""

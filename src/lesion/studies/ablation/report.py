@@ -44,10 +44,11 @@ from lesion.studies.ablation.analyses import (
     unfinished,
     units,
 )
-from lesion.studies.ablation.cell import Cell, Labels, Scores, Unedited, alike, named, under
+from lesion.studies.ablation.cell import Cell, Labels, Scores, Unedited, named, under
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary, Material
+from lesion.studies.ablation.sweep import alike
 
 QUESTION = "Which blocks does each skill depend on?"
 METHOD = (

@@ -28,7 +28,7 @@ from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.screening import ITEMS, chosen_edits, no_screen
 from lesion.studies.ablation.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan, Study
-from lesion.studies.ablation.sweep import PlaceEdit, by_kind, referring, refuse_many_neurons, sweep
+from lesion.studies.ablation.sweep import PlaceEdit, alike, referring, refuse_many_neurons, sweep
 from lesion.tasks.catalogue import find
 from lesion.tasks.early import TOKENS, EarlyAnswers
 from lesion.tasks.prompts import resolve
@@ -274,7 +274,13 @@ def _evaluate(study: Study, sweep: ModelSweep) -> None:
     # What is wrong with an item is said before anything is evaluated.
     pending = sweep.pending(evaluation.tasks, evaluation.items)
     if study.stop is None:
-        baseline_first(evaluation, chosen, model, max(map(len, by_kind(sweep.edits)), default=0), anyway=study.anyway)
+        baseline_first(
+            evaluation,
+            chosen,
+            model,
+            max(map(len, alike(sweep.edits, "unit", "factor")), default=0),
+            anyway=study.anyway,
+        )
         pending = evaluation.still(pending)
     if study.screens:
         screen(sweep)

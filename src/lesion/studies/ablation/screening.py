@@ -22,7 +22,7 @@ from lesion.report.wording import counted
 from lesion.statistics.agreement import rank_correlation
 from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.result import Agreement, Amount, Loss, Screen, TaskResult
-from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, place_of_edit, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, alike, by_edit, complete, place_of_edit, text_of
 from lesion.tasks.wrapped import gold_name
 
 ITEMS = 100  # of a task that are screened at most: the first of the draw
@@ -93,7 +93,7 @@ def chosen_edits(
         if losses is None:
             continue
         lost = dict(zip(losses.edits, losses.per_token, strict=True))
-        for kind in by_kind(losses.edits):
+        for kind in alike(losses.edits, "unit", "factor"):
             bar = sorted((lost[edit] for edit in kind), reverse=True)[:top][-1]
             chosen |= {edit for edit in kind if lost[edit] >= bar}
     return [edit for edit in edits if edit in chosen]
@@ -131,7 +131,7 @@ def screened(
     ranks = np.zeros(len(losses.edits), dtype=int)
     agreement = []
     at = {edit: place for place, edit in enumerate(losses.edits)}
-    for kind in by_kind(losses.edits):
+    for kind in alike(losses.edits, "unit", "factor"):
         places = [at[edit] for edit in kind]
         ranks[places] = rankdata(-per_token[places], method="min")
         measured = {at[edit]: cells[text] for edit in kind if (text := text_of(edit, result.task)) in cells}

@@ -21,7 +21,7 @@ from jaxtyping import Bool
 from lesion.edits.edit import BASELINE
 from lesion.statistics.sequential_families import EXCEEDS, NOT, OPEN, Decision, Standing
 from lesion.studies.ablation.study import StopPlan
-from lesion.studies.ablation.sweep import PlaceEdit, by_kind, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, alike, text_of
 
 FIRST = 12  # items of the first round: few cells can be decided before
 BUDGET = 64  # requests of a round at least: few open cells are asked more items at once, so that batches stay full
@@ -75,7 +75,7 @@ class Stopping:
         self._families = [
             _Family(plan, task, tuple(text_of(edit, task) for edit in kind), len(ids))
             for task, ids in items.items()
-            for kind in by_kind(edits)
+            for kind in alike(edits, "unit", "factor")
         ]
         self._next: dict[Place, int] | None = None
 

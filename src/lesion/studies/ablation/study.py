@@ -46,13 +46,9 @@ class EditPlan(Table):
     draws: Count = option(1, help="How many draws of resample, each another text.")
 
     @model_validator(mode="after")
-    def _changes(self) -> EditPlan:
+    def _evaluated(self) -> EditPlan:
         if set(self.factor) == {1.0} and not self.replace:
             raise ValueError("factor=1 changes nothing, so that there is nothing to evaluate; give another, such as 0.")
-        return self
-
-    @model_validator(mode="after")
-    def _drawn(self) -> EditPlan:
         others = [unit for unit in self.unit if unit not in REPLACED_UNITS]
         if self.replace and others:
             raise ValueError(
@@ -145,16 +141,12 @@ class Study(Questions):
     hypotheses: tuple[Hypothesis, ...] = key((), "tables [[hypotheses]]", identity=NOT_IN_IDENTITY)
 
     @model_validator(mode="after")
-    def _scaled_elsewhere(self) -> Study:
+    def _evaluated(self) -> Study:
         if self.engine is not None and self.edits.replace:
             raise ValueError(
                 f"engine is {self.engine}; contributions are replaced on transformers only, so leave engine or replace"
                 " out."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _evaluated(self) -> Study:
         if self.hypotheses and self.stop is not None:
             raise ValueError("hypotheses are tested on the full table; leave out stop.")
         about = [(each.task, each.place, each.factor) for each in self.hypotheses]

@@ -50,7 +50,7 @@ from lesion.studies.ablation.result import (
 from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened, text_scores
 from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, by_edit, by_kind, complete, kind_of, place_of_edit, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, alike, by_edit, complete, kind_of, place_of_edit, text_of
 from lesion.tasks.item_clusters import Shared, shared
 from lesion.tasks.judges.judge import stands
 from lesion.tasks.task import TRUNCATED
@@ -156,7 +156,7 @@ class _Task:
         sensitivity = []
         of_items = shared(self.task, self.items)
         further = Counter((edit.unit, edit.factor) for edit in beside)
-        for kind in by_kind(self.edits):
+        for kind in alike(self.edits, "unit", "factor"):
             tests = len(kind) + further[kind[0].unit, kind[0].factor]
             done = {edit: frames[text] for edit in kind if (text := text_of(edit, self.task)) in frames}
             if done:
@@ -421,7 +421,7 @@ def text_result(
     tokens = unedited["tokens"].to_numpy(dtype=np.int64)
     before = text_scores(unedited)
     cells: list[TextUnderEdit] = []
-    for kind in by_kind(edits):
+    for kind in alike(edits, "unit", "factor"):
         after = {edit: text_scores(frames[text]) for edit in kind if (text := text_of(edit, task)) in frames}
         of_kind = [
             TextUnderEdit(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
@@ -201,12 +202,18 @@ def sweep(
     return edits
 
 
-def by_kind(edits: Iterable[PlaceEdit]) -> list[list[PlaceEdit]]:
-    """The edits of each unit and factor: those over which tests are corrected together."""
-    kinds: dict[tuple[Unit, Factor], list[PlaceEdit]] = {}
-    for edit in edits:
-        kinds.setdefault((edit.unit, edit.factor), []).append(edit)
-    return list(kinds.values())
+T = TypeVar("T")
+
+
+def alike(every: Iterable[T], *names: str) -> list[list[T]]:
+    """Edits, curves, or what else has these attributes, in groups that have the same model, task, unit or factor.
+
+    Tests are corrected together over the edits of one unit and factor.
+    """
+    groups: dict[Hashable, list[T]] = {}
+    for each in every:
+        groups.setdefault(attrgetter(*names)(each), []).append(each)
+    return list(groups.values())
 
 
 def by_edit(answers: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -26,8 +26,9 @@ from lesion.report.rows import Rows, column, subject
 from lesion.report.table import Table
 from lesion.report.values import POINTS, SHARE, WHOLE_SHARE, Estimate, Form, Number, decimals
 from lesion.statistics.paired import ALPHA, accuracy, holm, median_shift
-from lesion.studies.ablation.cell import SWEPT, Cell, Curve, Under, alike, named, under
+from lesion.studies.ablation.cell import SWEPT, Cell, Curve, Under, named, under
 from lesion.studies.ablation.result import Material
+from lesion.studies.ablation.sweep import alike
 from lesion.tasks.early import early_name
 from lesion.tasks.judges.equations import Equation, equations
 from lesion.tasks.judges.failures import FAILURES, Failure, Language, failure

@@ -16,9 +16,9 @@ from lesion.report.claims import Claim, rule
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, derived
 from lesion.statistics.spared import rule as spared_rule
-from lesion.studies.ablation.cell import Curve, alike, manner, places, plural
+from lesion.studies.ablation.cell import Curve, manner, places, plural
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import Factor
+from lesion.studies.ablation.sweep import Factor, alike
 
 MOST = 3
 """So many double dissociations of a model are told in claims; the table has them all."""

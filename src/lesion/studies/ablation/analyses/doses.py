@@ -16,9 +16,9 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
 from lesion.report.values import SHARE, Estimate, Form, Number, plain
 from lesion.statistics.half_dose import DRAWS, half_dose, half_dose_interval
-from lesion.studies.ablation.cell import Curve, Labels, alike
+from lesion.studies.ablation.cell import Curve, Labels
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import by_edit
+from lesion.studies.ablation.sweep import alike, by_edit
 
 FEWEST = 3
 """So many factors beside 1 make a curve."""

@@ -19,7 +19,7 @@ from lesion.report.rows import Row, Rows, column, subject
 from lesion.report.table import Table
 from lesion.report.values import POINTS, WHOLE_SHARE, Form, Number
 from lesion.statistics.paired import ALPHA
-from lesion.studies.ablation.cell import Cell, alike
+from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.invariance.judged import (
     between_claimed,
     claimed,
@@ -42,6 +42,7 @@ from lesion.studies.ablation.invariance.result import (
     moment,
 )
 from lesion.studies.ablation.result import Material
+from lesion.studies.ablation.sweep import alike
 
 Role = Literal["child", "control", "sibling", "end"]
 STANDING: dict[Word, Standing] = {"holds": "holds", "does not hold": "fails", "cannot tell": "unknown"}

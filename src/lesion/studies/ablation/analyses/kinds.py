@@ -18,9 +18,9 @@ from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
 from lesion.report.values import POINTS
-from lesion.studies.ablation.cell import Cell, Curve, Labels, alike, named, plural
+from lesion.studies.ablation.cell import Cell, Curve, Labels, named, plural
 from lesion.studies.ablation.result import KindContrast, Material
-from lesion.studies.ablation.sweep import kind_of
+from lesion.studies.ablation.sweep import alike, kind_of
 
 MOST = 5
 """So many parts of blocks are named in a clause."""

@@ -27,9 +27,9 @@ from lesion.statistics.critical import critical, p_critical, pairs
 from lesion.statistics.matching import matched
 from lesion.statistics.paired import holm, paired_drop
 from lesion.statistics.spared import p_spared
-from lesion.studies.ablation.cell import Cell, Curve, alike, places, plural
+from lesion.studies.ablation.cell import Cell, Curve, places, plural
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import Factor, by_edit
+from lesion.studies.ablation.sweep import Factor, alike, by_edit
 from lesion.tasks.wrapped import gold_name
 
 CALIPER = 0.5

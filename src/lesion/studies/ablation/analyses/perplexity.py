@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Curves, Map
@@ -13,7 +12,7 @@ from lesion.report.rows import Rows, column, subject
 from lesion.report.values import Estimate
 from lesion.studies.ablation.cell import Labels, under
 from lesion.studies.ablation.result import PERPLEXITY, RATIO, AblationSummary, Material, TextResult, TextUnderEdit
-from lesion.studies.ablation.sweep import Factor
+from lesion.studies.ablation.sweep import alike
 
 MOST = 3
 """So many places are named that raise a perplexity most."""
@@ -48,10 +47,7 @@ def sweeps(summary: AblationSummary) -> list[Sweep]:
     every = []
     for name, text in ((model.model, text) for model in summary.models for text in model.texts):
         scored = Scored(model=name, task=text.task, texts=text.texts, tokens=text.tokens, baseline=text.baseline)
-        by_edit: dict[tuple[Unit, Factor], list[TextUnderEdit]] = {}
-        for cell in text.cells:
-            by_edit.setdefault((cell.unit, cell.factor), []).append(cell)
-        every += [(scored, text, cells) for cells in by_edit.values()]
+        every += [(scored, text, cells) for cells in alike(text.cells, "unit", "factor")]
     return every
 
 

@@ -13,8 +13,9 @@ from lesion.report.rows import Rows, column
 from lesion.report.values import WHOLE_SHARE, Number
 from lesion.statistics.critical import SHARE
 from lesion.statistics.spared import SPARED
-from lesion.studies.ablation.cell import Curve, Swept, alike, manner
+from lesion.studies.ablation.cell import Curve, Swept, manner
 from lesion.studies.ablation.result import Material
+from lesion.studies.ablation.sweep import alike
 
 
 class Found(Swept):
@@ -30,8 +31,8 @@ def part(material: Material) -> Part | None:
     """The smallest loss that can be found, and what is critical at other shares; None where evaluation stopped."""
     rows = [
         Found(
-            model=model, task=result.task, unit=reach.unit, factor=reach.factor, right=reach.right,
-            fewest_right=reach.fewest_right, smallest_loss=reach.smallest_loss,
+            model=model, task=result.task,
+            **reach.model_dump(include={"unit", "factor", "right", "fewest_right", "smallest_loss"}),
             critical={WHOLE_SHARE.text(at.share): wording.layer_runs(at.critical) or "none" for at in reach.shares},
         )
         for model, result in material.summary.results

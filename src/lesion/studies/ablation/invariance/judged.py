@@ -31,9 +31,6 @@ from lesion.studies.ablation.invariance.result import (
     Word,
 )
 
-HOLDS: Word = "holds"
-DOES_NOT: Word = "does not hold"
-CANNOT: Word = "cannot tell"
 AGREE = 0.5
 RELIABLE = 0.8
 MOST = 0.5
@@ -51,7 +48,9 @@ RULE = (
 )
 Side = Literal["against", "open", "uncontrolled", "favour"]
 """What a fact speaks for; uncontrolled: base and children agree, and controls may as well."""
-WORDS: dict[Side, Word] = {"against": DOES_NOT, "open": CANNOT, "uncontrolled": CANNOT, "favour": HOLDS}
+WORDS: dict[Side, Word] = {
+    "against": "does not hold", "open": "cannot tell", "uncontrolled": "cannot tell", "favour": "holds"
+}  # fmt: skip
 """Sides by weight: the first of which there is a fact decides."""
 
 
@@ -88,7 +87,7 @@ def verdict(family: Family, tasks: Sequence[FamilyTask], across: Sequence[Betwee
     by_task = {task.task: WORDS[decided(facts(family, task))[0].side] for task in tasks}
     names = [task.task for task in claimed(tasks)]
     between = _joined([entry.word for entry in between_claimed(tasks, across)])
-    return Verdict(word=_joined([by_task[name] for name in names]) or CANNOT, by_task=by_task, between=between)
+    return Verdict(word=_joined([by_task[name] for name in names]) or "cannot tell", by_task=by_task, between=between)
 
 
 def between_claimed(tasks: Sequence[FamilyTask], across: Sequence[BetweenTasks]) -> list[BetweenTasks]:
@@ -99,7 +98,7 @@ def between_claimed(tasks: Sequence[FamilyTask], across: Sequence[BetweenTasks])
 
 def _joined(words: Sequence[Word]) -> Word | None:
     """One word for several: all must hold; one that does not is enough. None of none."""
-    return next((word for word in (DOES_NOT, CANNOT, HOLDS) if word in words), None)
+    return next((word for word in WORDS.values() if word in words), None)
 
 
 def decided(every: Sequence[Fact]) -> list[Fact]:

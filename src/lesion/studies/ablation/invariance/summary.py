@@ -58,16 +58,10 @@ if TYPE_CHECKING:
 
 FEWEST = 3
 """Of fewer layers no order is worth a comparison."""
-SUBJECTS: dict[str, Subject] = {
-    "arithmetic": "mathematics",
-    "gsm8k": "mathematics",
-    "svamp": "mathematics",
-    "math500": "mathematics",
-    "atlas": "recall",
-    "triviaqa": "recall",
-    "facts": "recall",
-    "reading": "reading",
-    "race": "reading",
+SUBJECTS: dict[Subject, tuple[str, ...]] = {
+    "mathematics": ("arithmetic", "gsm8k", "svamp", "math500"),
+    "recall": ("atlas", "triviaqa", "facts"),
+    "reading": ("reading", "race"),
 }
 """What a task asks for, by a word of its name."""
 
@@ -135,7 +129,7 @@ def read(
 def subject(task: str) -> Subject | None:
     """What a task asks for, as far as its name tells: `primer:arithmetic`, `fewshot:4:gsm8k`."""
     words = re.split(r"[^a-z0-9]+", task.lower())
-    return next((SUBJECTS[word] for word in words if word in SUBJECTS), None)
+    return next((subject for word in words for subject, known in SUBJECTS.items() if word in known), None)
 
 
 def between(model: str, by_task: Mapping[str, Measured], level: float, seed: int = 0) -> list[BetweenTasks]:
