@@ -24,7 +24,7 @@ from lesion.studies.ablation.sweep import Factor, Replacement, is_inner, text_of
 if TYPE_CHECKING:
     from lesion.studies.ablation.result import ModelResult, Sensitivity, TaskResult
 
-DECIDED = {None: "", "exceeds": "● exceeds the effect", "not": "○ does not", "open": "? open"}
+DECIDED = {None: "", "exceeds": "● exceeds", "not": "○ does not", "open": "? open"}
 """What was decided of a cell whose evaluation stopped, as a table has it."""
 
 
@@ -141,7 +141,7 @@ class Cell(Place, Scores):
     drop: Estimate = column("Drop", POINTS, p="p")
     lost: int | None = Field(default=None, exclude_if=lambda lost: lost is None)
     won: int | None = Field(default=None, exclude_if=lambda won: won is None)
-    stated: int | None = column("Right, but cut off", default=None, omitted=True)
+    stated: int | None = column("Right, cut off", default=None, omitted=True)
     p_critical: Number = column(default=None)
     p_critical_corrected: Number = column("p critical", wording.p_value, default=None)
     critical: bool | None = column(default=None)

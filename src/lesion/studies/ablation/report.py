@@ -256,7 +256,7 @@ def _marks(material: Material) -> Iterator[Mark]:
         "accuracy", "layer", lines={"unedited": "baseline_accuracy", "chance": "chance"},
         filled="marked", base="baseline_accuracy", full=call,
         panel=("model", "unit", "factor", "task"), wide=True, name="accuracy",
-        caption=f"Accuracy without each block, below the unedited model's.{meaning * (not mapped)}",
+        caption=(meaning * (not mapped)).strip(),
     )  # fmt: skip
     rows = ["task", *(name for name in ("factor", "model") if name in differing or (differing and name == "factor"))][
         -1

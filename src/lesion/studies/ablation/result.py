@@ -101,11 +101,11 @@ class Prospect(Row):
     expect: str = column("Expected")
     items: int = column("Items")
     tests: int = column("Tests")
-    baseline: float = column("If the baseline is", WHOLE_SHARE)
-    loss: float = column("and the loss", WHOLE_SHARE)
+    baseline: float = column("Baseline assumed", WHOLE_SHARE)
+    loss: float = column("Loss assumed", WHOLE_SHARE)
     power: float = column("Power", WHOLE_SHARE)
     detectable: Number = column("Detectable loss", WHOLE_SHARE, default=None)
-    needed: int | None = column("Items for 80 % power", decimals(0), default=None)
+    needed: int | None = column("Items needed", decimals(0), default=None)
 
 
 class Outcome(Row):

@@ -186,7 +186,7 @@ def screen(sweep: ModelSweep) -> None:
     evaluation.ask(gold_tasks(generated), items)
     pending = sweep.pending(gold_tasks(generated), items)
     evaluation.planned += pending.total
-    evaluation.answer(sweep.chosen, sweep.model, pending, "answers of the screen")
+    evaluation.answer(sweep.chosen, sweep.model, pending, "screen answers")
 
 
 def pending_at_top(sweep: ModelSweep, top: int) -> Pending:

@@ -205,6 +205,7 @@ READING = (
     " show that nothing is known.",
     "Classes of gold tokens: the parts that a task names in its right answers, else the first token and the rest.",
 )
+REPAIRED = "repaired by later blocks beyond chance"
 DRAWN_GROUPS = 6
 """Of more groups of items, the numbers stand in the table alone."""
 BRANCHES = ("block", "attention", "mlp")
@@ -285,7 +286,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
         tasks = self.summary.tasks
         rows = Rows(
             "effects", [(task, effect) for task in tasks for effect in task.effects], (ModelAndTask, Effect), "Effects",
-            "Marked: repaired by later blocks beyond chance.", "is_repaired_by_blocks", "repaired only", most="size",
+            f"Marked: {REPAIRED}.", "is_repaired_by_blocks", "repaired only", most="size",
         )  # fmt: skip
         shares = Rows("units", [(task, unit) for task in tasks for unit in task.units], (ModelAndTask, UnitEffects))
         caption = "What each place writes towards the right token (direct) and what its removal takes (total)."
@@ -298,7 +299,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
                 Curves(("direct", "total"), "layer", axis="logits", panel=panel, caption=caption,
                        only={"unit": BRANCHES}),
                 Map("direct", "layer", "head", "is_repaired_by_blocks", name="effects-heads",
-                    caption=f"{caption} Boxed: repaired by later blocks beyond chance.", **heads),
+                    caption=f"{caption} Boxed: {REPAIRED}.", **heads),
                 Map("total", "layer", "head", name="effects-heads-total", **heads),
                 Curves("influence", "layer", ("model", "task"), name="influence", only={"unit": "block"}),
             ),

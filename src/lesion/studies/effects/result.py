@@ -21,7 +21,7 @@ Reference = Literal["mean", "tempting"]
 Screen = Literal["influence", "direct", "loss"]
 SCREENS: dict[Screen, str] = {
     "influence": "block influence",
-    "direct": "size of the direct effect",
+    "direct": "direct effect's size",
     "loss": "loss of log-probability",
 }
 LOGITS, NATS_PER_TOKEN = decimals(2, "logits"), decimals(2, "nats")
@@ -124,7 +124,7 @@ class UnitEffects(Row):
     """
 
     unit: Unit = column("Unit", unit_text, label=True)
-    slope: Estimate = column("Slope of total on direct", decimals(2))
+    slope: Estimate = column("Slope", decimals(2))
     repaired: Estimate | None = column("Repaired", WHOLE_SHARE, default=None)
     by_blocks: Estimate | None = column("Repaired by blocks", WHOLE_SHARE, default=None)
 

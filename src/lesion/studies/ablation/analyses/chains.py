@@ -95,7 +95,7 @@ class Chains(Under):
     answers: int = column("Chains")
     calculating: float = column("With an equation", WHOLE_SHARE)
     fewer: Estimate | None = column("Fewer by", POINTS, default=None, p=True)
-    wrong: float = column("With a wrong one", WHOLE_SHARE)
+    wrong: float = column("Wrong equation", WHOLE_SHARE)
     more: Estimate | None = column("More by", POINTS, default=None, p=True)
     equations: int = column("Equations")
     mistaken: int = column("Wrong")
@@ -410,7 +410,7 @@ def part(material: Material) -> Part | None:
         caption="Share of all answers that fail so, in %; the others are right.",
     )  # fmt: skip
     chains = Rows(
-        "chains", [row for of in every for row in (of.without, *of.rows)], (Chains,), "Equations of the chains",
+        "chains", [row for of in every for row in (of.without, *of.rows)], (Chains,), "Equations",
         "Fewer, more: than unedited, in points of all chains, with the exact paired test.",
     )  # fmt: skip
     early = Rows(
@@ -419,10 +419,10 @@ def part(material: Material) -> Part | None:
         "The rest adds: points that whole chains have more right, with the exact paired test, not corrected.",
     )  # fmt: skip
     charts = [figure for figure in _charts(every) if figure is not None]
-    own = [Folded("Limits, early answers, words and equations", tuple(charts))]
+    own = [Folded("More charts", tuple(charts))]
     marks: tuple[Mark, ...] = (mark,)
     if len(every) > FEW and (figure := mark.figure(fails, "")):
-        own, marks = [Folded("How answers fail, in every model", (figure,)), *own], ()
+        own, marks = [Folded("In every model", (figure,)), *own], ()
     own += [Folded(rows.title, (Table.of(rows),)) for rows in (chains, early) if rows.records]
     return Part(
         "How do chains of thought break?",

@@ -115,7 +115,7 @@ def part(material: Material) -> Part | None:
         return None
     study = material.summary.study
     lines = [row for curves in every for row in rows(curves, material.answers, study.level, study.seed)]
-    table = Rows("doses", lines, (HalfRow,), "Where half of the accuracy is left", "Accuracies in %.")
+    table = Rows("doses", lines, (HalfRow,), "Half left", "Accuracies in %.")
     points = Curves("accuracy", "factor", ("layer",), panel=("model", "task", "unit"), low=0.0, high=100.0)
     figure = points.figure([point for curves in every for point in _points(curves)], "")
     about = (

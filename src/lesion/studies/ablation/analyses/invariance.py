@@ -133,8 +133,8 @@ def _tables(families: Sequence[FamilyResult]) -> Iterator[Table]:
         of_seeds = [row for row in pairs if {row[1].a, row[1].b} <= seeds]
         others = [row for row in pairs if row not in with_base and row not in of_seeds]
         for kind, title, rows in (
-            ("controls", "children and controls against the base", with_base),
-            ("seeds", "bases of other seeds", of_seeds),
+            ("controls", "against the base", with_base),
+            ("seeds", "other seeds", of_seeds),
             ("pairs", "other pairs", others),
         ):
             if rows:
@@ -271,7 +271,7 @@ def part(material: Material) -> Part | None:
         " ".join(note for family in shared.families for note in family.notes),
         "Invariance",
         own=(
-            Folded("Every model, and every two of a family", tuple(filter(None, (maps, *_tables(shared.families))))),
+            Folded("Model by model", tuple(filter(None, (maps, *_tables(shared.families))))),
             Folded("Task by task, and how the words are chosen", (Prose((shared.rule,), reasons),)),
         ),
         wide=True,
@@ -403,7 +403,7 @@ def training(material: Material) -> Part | None:
     onsets = [
         (InFamily.of(family, task), onset) for family in families for task in family.tasks for onset in task.onset
     ]
-    table = Table.of(Rows("onset", onsets, (InFamily, Onset), "Since when blocks are critical"))
+    table = Table.of(Rows("onset", onsets, (InFamily, Onset), "Onset"))
     mark = Map(
         "drop", "layer", "name", boxed="critical", panel=("family", "task"), name="training",
         caption="Drop in points without a block, a line per checkpoint, with what the unedited model has right. Boxed:"

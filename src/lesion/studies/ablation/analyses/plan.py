@@ -101,5 +101,5 @@ def part(material: Material) -> Part | None:
         " was looked at afterwards."
     )
     table = Table.of(prospects(plan.prospects))
-    power = (Folded("What the planned tests could find, as written down before", (table,)),) if plan.prospects else ()
+    power = (Folded(table.title, (table,)),) if plan.prospects else ()
     return Part("What was planned?", outcomes, claims=planned(plan), about=about, short="Plan", own=power)

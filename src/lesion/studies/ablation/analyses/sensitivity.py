@@ -24,7 +24,7 @@ class Found(Swept):
     right: int = column("Right")
     fewest_right: int = column("Fewest right")
     smallest_loss: Number = column("Smallest critical loss", WHOLE_SHARE)
-    critical: dict[str, str] = column("Blocks critical at {}")
+    critical: dict[str, str] = column("Critical at {}")
 
 
 def part(material: Material) -> Part | None:

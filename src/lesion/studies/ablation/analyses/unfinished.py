@@ -53,5 +53,5 @@ def part(material: Material) -> Part | None:
     if not gaps:
         return None
     more = [f"… and {len(gaps) - MOST} more."] * (len(gaps) > MOST)
-    prose = (Prose(("The page shows what has been answered so far.",), (*gaps[:MOST], *more), quiet=False),)
+    prose = (Prose(items=(*gaps[:MOST], *more), quiet=False),)
     return Part("This study is not finished", own=prose, short="Missing")
