@@ -19,7 +19,7 @@ from lesion.statistics.detectable import near_guessing
 from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.sequential_families import Decision
 from lesion.studies.ablation.drops import Forced
-from lesion.studies.ablation.sweep import Factor, Replacement, is_inner, text_of
+from lesion.studies.ablation.sweep import Factor, Replacement, is_inner
 
 if TYPE_CHECKING:
     from lesion.studies.ablation.result import ModelResult, Sensitivity, TaskResult
@@ -97,8 +97,8 @@ class Place(Row):
     def edit(self) -> str:
         """The text form of the edit, under which its answers are stored."""
         if isinstance(self.factor, str):
-            place = scaling(self.unit, self.layer, 0.0, self.part).address
-            return text_of(Replacement(place, self.factor, (("", self.reference),)), "")
+            edit = Replacement(self.layer, self.unit, self.part, self.factor)
+            return f"{edit}@{self.reference}".removesuffix("@")
         return str(scaling(self.unit, self.layer, self.factor, self.part))
 
 

@@ -365,8 +365,8 @@ def what_was_decided(material: Material) -> Iterable[Claim]:
             exceeds, below, left = (result.decided(decision) for decision in ("exceeds", "not", "open"))
             effect = POINTS.text(result.stopping.effect)
             sentences = (
-                f"{result.answers:,} of {drawn:,} answers were evaluated: {exceeds} cells exceed the effect of {effect},"
-                f" {below} do not, {left} are open.",
+                f"{result.answers:,} of {drawn:,} answers were evaluated: {exceeds} cells exceed the effect of"
+                f" {effect}, {below} do not, {left} are open.",
                 "That a cell does not exceed it holds for these items alone; stopping early tends to inflate a drop.",
                 "Only a full table shows which places are critical: run the same command without stopping, into the"
                 " same folder.",

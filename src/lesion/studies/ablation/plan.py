@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lesion import atomic
-from lesion.edits.units import scaling
+from lesion.edits.place import address
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
 from lesion.statistics import critical, power
@@ -141,7 +141,7 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
     if document is None:
         return None
     cells = {
-        (model, result.task, scaling(cell.unit, cell.layer, 0.0, cell.part).address, cell.factor): (result, cell)
+        (model, result.task, address(cell.layer, cell.unit, cell.part), cell.factor): (result, cell)
         for model, result in summary.results
         for cell in result.cells
     }

@@ -361,8 +361,7 @@ def contrasts(
     places: dict[Unit, dict[str, dict[str, list[PlaceEdit]]]] = {}
     for edit in edits:
         if kind := kind_of(edit.factor):
-            address = str(edit).partition("→")[0].partition("×")[0]
-            places.setdefault(edit.unit, {}).setdefault(address, {}).setdefault(kind, []).append(edit)
+            places.setdefault(edit.unit, {}).setdefault(edit.address, {}).setdefault(kind, []).append(edit)
     every = []
     for of_unit in places.values():
         pairs = [(by_kind, first, second) for by_kind in of_unit.values() for first, second in combinations(by_kind, 2)]

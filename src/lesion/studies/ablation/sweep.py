@@ -45,29 +45,21 @@ class Replacement:
     """A place whose contribution a study replaces, under each task by that of the task's own reference.
 
     Attributes:
-        address: `23`, `23.attention`, `23.mlp` or `23.attention.head.4`.
+        part: the number of the head; None of a block or branch.
         factor: the kind, and behind it the draw where that is not 0: `mean`, `resample`, `resample 1`.
         references: the digest of each task's reference that has the kind, as pairs of task and digest.
     """
 
-    address: str
+    layer: int
+    unit: Unit
+    part: Part | None
     factor: str
     references: tuple[tuple[str, str], ...] = ()
 
     @property
-    def layer(self) -> int:
-        """The block, counted from 0."""
-        return place_of(self.address)[0]
-
-    @property
-    def unit(self) -> Unit:
-        """What of the block is replaced."""
-        return place_of(self.address)[1]
-
-    @property
-    def part(self) -> int | None:
-        """The number of the head; None of a block or branch."""
-        return place_of(self.address)[2]
+    def address(self) -> str:
+        """`23`, `23.attention`, `23.mlp` or `23.attention.head.4`."""
+        return address(self.layer, self.unit, self.part)
 
     @property
     def kind(self) -> str:
@@ -124,9 +116,9 @@ def referring(edit: PlaceEdit, digests: Digests) -> PlaceEdit:
 
 def read(text: str, digests: Digests) -> PlaceEdit:
     """The edit of a study from its text form without a reference."""
-    address, arrow, factor = text.partition("→")
+    place, arrow, factor = text.partition("→")
     if arrow:
-        return referring(Replacement(address, factor), digests)
+        return referring(Replacement(*place_of(place), factor), digests)
     edit = parse(text)
     if not isinstance(edit, Scale):
         raise UsageError(f"'{text}' is no edit of a layer study.")
@@ -194,7 +186,7 @@ def sweep(
             for part in _inner(anatomy, unit, layer)
         ]
         edits += [
-            Replacement(address(layer, unit, part), kind)
+            Replacement(layer, unit, part, kind)
             for kind in kinds
             for layer in layers
             for part in _inner(anatomy, unit, layer)

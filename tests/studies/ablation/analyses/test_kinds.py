@@ -19,7 +19,9 @@ LAYERS = range(4)
 
 def edits(*factors: float | str) -> list:
     return [
-        Replacement(str(layer), factor, (("sums", DIGEST),)) if isinstance(factor, str) else ScaleBlock(layer, factor)
+        Replacement(layer, "block", None, factor, (("sums", DIGEST),))
+        if isinstance(factor, str)
+        else ScaleBlock(layer, factor)
         for factor in factors
         for layer in LAYERS
     ]
