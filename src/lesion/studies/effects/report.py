@@ -203,7 +203,6 @@ READING = (
     " (Rushing and Nanda 2024). Below 0, later blocks read what is written and write more of their own.",
     "Logit lens (nostalgebraist 2020): early streams are not in the basis of the head, so a low number there does not"
     " show that nothing is known.",
-    "Classes of gold tokens: the parts that a task names in its right answers, else the first token and the rest.",
 )
 REPAIRED = "repaired by later blocks beyond chance"
 DRAWN_GROUPS = 6
@@ -315,7 +314,8 @@ class EffectsResult(StudyResult[EffectsSummary]):
         names = tuple(task.task for task in several)
         rows = Rows(
             "classes", [line for task in tasks for line in _lines(task)], (ClassLine,), "Gold tokens",
-            "Share of the gold tokens of a class that are the most probable one. Marked: the class that loses most,"
+            "Classes: the parts that a task names in its right answers, else the first token and the rest. Share of the"
+            " gold tokens of a class that are the most probable one. Marked: the class that loses most,"
             " where every other class loses less beyond chance.", "loses_most", "losing most only",
         )  # fmt: skip
 

@@ -148,8 +148,7 @@ class ClassBaseline(Value):
     """The gold tokens of one class in the unedited model, teacher-forced.
 
     Attributes:
-        name: of the class.
-        items: how many have such tokens; tokens: how many there are; 0 and 0 where there are none.
+        items: how many have such tokens; tokens: how many there are.
         accuracy: the share of these tokens that are the most probable one; None without tokens.
         log_probability: of these tokens, in nats per token; None without tokens.
     """
@@ -167,7 +166,6 @@ class ClassEffect(Value):
     Intervals are over items, p by sign flips over items, `p_corrected` by Holm over the places of one unit × classes.
 
     Attributes:
-        name: of the class.
         accuracy: the share of its tokens that are still the most probable one.
         drop: by how much that share is lower than in the unedited model.
         loss: by how much the log-probability is lower, in nats per token.

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import product
 
-from lesion.activations.readout import Readout, readout
+from lesion.activations.readout import readout
 from lesion.core import cells
 from lesion.core.preflight import refuse_unfit_styles, refuse_unshared
 from lesion.core.run import Evaluation, Run, refuse_scored
-from lesion.core.study_file import ModelChoice, TaskChoice
+from lesion.core.study_file import ModelChoice
 from lesion.edits.edit import Scale
 from lesion.engines.transformers.engine import refuse_simple
 from lesion.errors import LesionError, UsageError
@@ -104,8 +104,12 @@ def _model(
     if missing:
         watcher.begin(chosen.name, len(keys), len(kept), "items measured")
         reads = readout(model, texts[missing[0]].read)
+        rows = None if isinstance(study.batch_size, str) else study.batch_size
         for place in missing:
-            kept[place] = _measured(reads, texts[place], edits, study.batch_size, *place)
+            try:
+                kept[place] = measure(reads, texts[place], edits, rows)
+            except LesionError as error:
+                raise LesionError(f"Item {place[1]} of {place[0].name}: {error}") from error
             cells.write(folder, keys[place], kept[place])
             watcher.answered(1)
     parts = []
@@ -125,12 +129,3 @@ def _text(model: Model, task: Task, item: Item, style: str | None) -> Text:
         return Text(contrast.prompt, (contrast.right,), contrast.tempting)
     prompt, gold = encode_gold(model, Gold(task), item, style)
     return Text(prompt, gold, classes=classified(model.tokenizer, gold, item, classes_of(task)))
-
-
-def _measured(
-    reads: Readout, text: Text, edits: Sequence[Scale], rows: int | str, choice: TaskChoice, item: str
-) -> Measured:
-    try:
-        return measure(reads, text, edits, None if isinstance(rows, str) else rows)
-    except LesionError as error:
-        raise LesionError(f"Item {item} of {choice.name}: {error}") from error

@@ -31,7 +31,7 @@ def claimed(*cells: Cell) -> list[str]:
 
 def test_critical_heads_stand_before_those_that_only_change_the_accuracy():
     assert claimed(cell(0, 0.2, p=0.01), cell(1, 0.6, critical=True), cell(2, 0.0)) == [
-        "Head 1.1 is critical for ioi, of 3 heads; head 1.0 changes the accuracy (corrected p below .05).",
+        "Head 1.1 is critical for ioi, of 3 heads; head 1.0 changes the accuracy (corrected p at most .05).",
         "The largest drop is 60.0 points [50.0, 70.0] of 90.0 %, at head 1.1.",
     ]
 

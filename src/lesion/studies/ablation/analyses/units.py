@@ -92,16 +92,12 @@ def _called(curve: Curve) -> str:
         text = f"{wording.capital(named(curve.marked, MOST))} {called} for {curve.task}, {of}"
     if curve.untold:
         return f"{text}; it cannot be told ({curve.untold})."
-    differing = (cell for cell in curve.cells if not cell.marked and _differs(cell.drop.p_corrected))
+    differing = (cell for cell in curve.cells if not cell.marked and cell.drop.is_shown)
     if changing := sorted(differing, key=lambda cell: -cell.size):
         verb = f"change{'s' * (len(changing) == 1)}"
         p = wording.p_value(wording.ALPHA)
-        text += f"; {named(changing, MOST)} {verb} the accuracy (corrected p below {p})"
+        text += f"; {named(changing, MOST)} {verb} the accuracy (corrected p at most {p})"
     return f"{text}."
-
-
-def _differs(p: float | None) -> bool:
-    return p is not None and p < wording.ALPHA
 
 
 def _by_margin(curve: Curve) -> str:
@@ -111,7 +107,7 @@ def _by_margin(curve: Curve) -> str:
         return ""
     sides = []
     for sign, verb in ((1, "falls"), (-1, "rises")):
-        on_side = [(cell, m) for cell, m in known if sign * (m.value or 0.0) > 0 and _differs(m.p_corrected)]
+        on_side = [(cell, m) for cell, m in known if sign * (m.value or 0.0) > 0 and m.is_shown]
         if on_side:
             cell, margin = max(on_side, key=lambda pair: abs(pair[1].value or 0.0))
             size = MARGIN.text((margin, margin.negative)[sign < 0])
