@@ -177,21 +177,13 @@ def sweep(
                     f"No {unit} is known in block {layer} of {anatomy.name}; use --unit block, and see"
                     f" `lesion show {anatomy.name}` for what is known.{blocks_with(f'a known {unit}', others)}"
                 )
-    edits: list[PlaceEdit] = []
-    for unit in units:
-        edits += [
-            scaling(unit, layer, factor, part)
-            for factor in factors
-            for layer in layers
-            for part in _inner(anatomy, unit, layer)
-        ]
-        edits += [
-            Replacement(layer, unit, part, kind)
-            for kind in kinds
-            for layer in layers
-            for part in _inner(anatomy, unit, layer)
-        ]
-    return edits
+    return [
+        Replacement(layer, unit, part, how) if isinstance(how, str) else scaling(unit, layer, how, part)
+        for unit in units
+        for how in (*factors, *kinds)
+        for layer in layers
+        for part in _inner(anatomy, unit, layer)
+    ]
 
 
 T = TypeVar("T")

@@ -202,10 +202,6 @@ def _contrast(values: Float[np.ndarray, " estimate_and_draws"], level: float) ->
     return Contrast(float(values[0]), *map(float, np.quantile(known, [(1 - level) / 2, (1 + level) / 2])))
 
 
-ByModel = Mapping[str, Measured]
-"""What was measured on one task."""
-
-
 def invariance(
     study: Study,
     summary: AblationSummary,
@@ -269,7 +265,7 @@ def _family(study: Study, family: Family, measured: Mapping[tuple[str, str], Mea
     )
 
 
-def _task(study: Study, family: Family, task: str, own: ByModel) -> FamilyTask:
+def _task(study: Study, family: Family, task: str, own: Mapping[str, Measured]) -> FamilyTask:
     joined = _joined(family, own)
     return FamilyTask(
         task=task,
@@ -284,7 +280,7 @@ def _task(study: Study, family: Family, task: str, own: ByModel) -> FamilyTask:
     )
 
 
-def onsets(axis: Axis, own: ByModel) -> list[Onset]:
+def onsets(axis: Axis, own: Mapping[str, Measured]) -> list[Onset]:
     """Per layer the first checkpoint from which on it is critical at all later ones, where the model is able.
 
     A model that cannot do a task has nothing to lose, so nothing is critical at such a checkpoint: the onset then
@@ -321,7 +317,7 @@ def _since(holds: Sequence[bool]) -> int | None:
     return place if place < len(holds) else None
 
 
-def _joined(family: Family, own: ByModel) -> list[tuple[str, str, Kind]]:
+def _joined(family: Family, own: Mapping[str, Measured]) -> list[tuple[str, str, Kind]]:
     """The pairs of models to compare: all variants of equal depth, the base first; checkpoints with their end."""
     kinds: dict[Kind, list[tuple[Member, Member]]] = {
         "variant": list(itertools.combinations(family.finished, 2)),
@@ -343,7 +339,7 @@ def _common(first: Measured, second: Measured) -> tuple[int, ...]:
     return layers if len(layers) >= FEWEST else ()
 
 
-def _pairs(study: Study, joined: Sequence[tuple[str, str, Kind]], own: ByModel) -> list[Pair]:
+def _pairs(study: Study, joined: Sequence[tuple[str, str, Kind]], own: Mapping[str, Measured]) -> list[Pair]:
     by_kind: dict[Kind, list[Pair]] = {"variant": [], "time": []}
     for a, b, kind in joined:
         layers = _common(own[a], own[b])
@@ -355,7 +351,7 @@ def _pairs(study: Study, joined: Sequence[tuple[str, str, Kind]], own: ByModel) 
     return [pair for pairs in by_kind.values() for pair in with_corrected(pairs, "rho")]
 
 
-def _overlap(a: str, b: str, kind: Kind, own: ByModel) -> Overlap:
+def _overlap(a: str, b: str, kind: Kind, own: Mapping[str, Measured]) -> Overlap:
     common = set(_common(own[a], own[b]))
     first, second = ([layer for layer in own[model].skill.critical if layer in common] for model in (a, b))
     both = overlap(len(common), first, second)
@@ -366,7 +362,7 @@ def _overlap(a: str, b: str, kind: Kind, own: ByModel) -> Overlap:
     return Overlap(a=a, b=b, kind=kind, first=first, second=second, **vars(both), **changed)
 
 
-def _joint(family: Family, own: ByModel) -> Joint | None:
+def _joint(family: Family, own: Mapping[str, Measured]) -> Joint | None:
     if family.base is None or family.base not in own:
         return None
     base = own[family.base]
