@@ -364,22 +364,18 @@ def contrasts(
             places.setdefault(edit.unit, {}).setdefault(edit.address, {}).setdefault(kind, []).append(edit)
     every = []
     for of_unit in places.values():
-        pairs = [(by_kind, first, second) for by_kind in of_unit.values() for first, second in combinations(by_kind, 2)]
-        of_pairs = [_contrast(task, frames, by_kind, first, second, level) for by_kind, first, second in pairs]
+        pairs = [pair for by_kind in of_unit.values() for pair in combinations(by_kind.items(), 2)]
+        of_pairs = [_contrast(task, frames, pair, level) for pair in pairs]
         every += with_corrected([each for each in of_pairs if each is not None], "difference", len(pairs))
     return every
 
 
 def _contrast(
-    task: str,
-    frames: Mapping[str, pd.DataFrame],
-    by_kind: Mapping[str, Sequence[PlaceEdit]],
-    first: str,
-    second: str,
-    level: float,
+    task: str, frames: Mapping[str, pd.DataFrame], pair: Sequence[tuple[str, list[PlaceEdit]]], level: float
 ) -> KindContrast | None:
     """One pair at one place, without correction; None where an answer is missing."""
-    texts = [[text_of(edit, task) for edit in by_kind[kind]] for kind in (first, second)]
+    (first, (edit, *_)), (second, _) = pair
+    texts = [[text_of(each, task) for each in edits] for _, edits in pair]
     if any(text not in frames for of_kind in texts for text in of_kind):
         return None
     first_right, second_right = (
@@ -390,7 +386,6 @@ def _contrast(
     if len(first_right) == len(second_right) == 1:
         difference = Estimate.of(paired_drop(first_right[0], second_right[0], level))
     difference = difference.model_copy(update={"p": sign_flip_exact(counts[0] - counts[1])})
-    edit = by_kind[first][0]
     return KindContrast(layer=edit.layer, unit=edit.unit, first=first, second=second, difference=difference)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
@@ -70,9 +69,9 @@ def critical_layers(curves: Sequence[Curve]) -> list[int]:
     return sorted(largest, key=lambda layer: (-largest[layer], layer))
 
 
-def rows(curves: Sequence[Curve], answers: pd.DataFrame, level: float, seed: int) -> Iterator[HalfRow]:
+def rows(curves: Sequence[Curve], material: Material) -> Iterator[HalfRow]:
     """Where half is left at every critical layer, with an interval where the answers to each factor are at hand."""
-    first = curves[0]
+    first, answers, study = curves[0], material.answers, material.summary.study
     frames = {}
     if not answers.empty:
         frames = by_edit(answers[(answers["model_name"] == first.model) & (answers["task"] == first.task)])
@@ -85,11 +84,10 @@ def rows(curves: Sequence[Curve], answers: pd.DataFrame, level: float, seed: int
         half = float(half_dose(np.array([accuracy]), left, factors, chance)[0])
         ends: dict[str, float | None] = {}
         if frames and below:
-            unedited = frames[str(BASELINE)]["correct"]
-            right = [frames[cell.edit].loc[unedited.index, "correct"].to_numpy(dtype=bool) for cell in below]
-            ends = vars(
-                half_dose_interval(unedited.to_numpy(dtype=bool), np.stack(right), factors, level, seed, chance=chance)
-            )
+            unedited = frames[str(BASELINE)]["correct"].astype(bool)
+            right = np.stack([frames[cell.edit].loc[unedited.index, "correct"].to_numpy(dtype=bool) for cell in below])
+            how = (factors, study.level, study.seed)
+            ends = vars(half_dose_interval(unedited.to_numpy(), right, *how, chance=chance))
         yield HalfRow(
             **dict(first.labels), unit=first.unit, layer=layer,
             accuracies={f"accuracy at {cell.factor:g}": cell.accuracy.value for cell in cells},
@@ -113,8 +111,7 @@ def part(material: Material) -> Part | None:
     every = doses(material.curves)
     if not every:
         return None
-    study = material.summary.study
-    lines = [row for curves in every for row in rows(curves, material.answers, study.level, study.seed)]
+    lines = [row for curves in every for row in rows(curves, material)]
     table = Rows("doses", lines, (HalfRow,), "Half left", "Accuracies in %.")
     points = Curves("accuracy", "factor", ("layer",), panel=("model", "task", "unit"), low=0.0, high=100.0)
     figure = points.figure([point for curves in every for point in _points(curves)], "")
