@@ -271,17 +271,12 @@ class Curve:
         """Why it cannot be told whether its cells are critical, `3 of 20 right, 9 are needed`; empty where it can."""
         if self.marked:
             return ""
-        right = f"{self.right:,} of {self.items:,} right"
+        right = f"{self.result.right:,} of {self.items:,} right"
         if self.reach and self.reach.right < self.reach.fewest_right:
             return f"{right}, {self.reach.fewest_right:,} are needed"
-        if not self.stopped and near_guessing(self.right, self.items, self.result.guessing):
+        if not self.stopped and near_guessing(self.result.right, self.items, self.result.guessing):
             return f"{right}, near guessing"  # a loss of the skill can hardly show
         return ""
-
-    @property
-    def right(self) -> int:
-        """How many items the unedited model has right."""
-        return round((self.result.baseline.accuracy.value or 0.0) * self.items)
 
     @property
     def marked(self) -> list[Cell]:

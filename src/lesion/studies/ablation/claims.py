@@ -425,13 +425,12 @@ def smallest_loss(material: Material) -> str:
     drops, losses, reaches = [], [], 0
     of: dict[str, None] = {}
     for _, result in material.summary.results:
-        skill = (result.baseline.accuracy.value or 0.0) - result.guessing
         reaches += len(result.sensitivity)
         for reach in result.sensitivity:
             if (drop := smallest_drop(result.items, reach.tests)) is not None:
                 drops.append(drop)
             if reach.smallest_loss is not None:
-                losses.append(reach.smallest_loss * skill)
+                losses.append(reach.smallest_loss * result.skill)
                 of[result.task] = None
     if not drops:
         return ""

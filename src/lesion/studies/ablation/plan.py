@@ -159,9 +159,8 @@ def planned(folder: Path, summary: AblationSummary) -> Planned | None:
         values: dict[str, Any] = {}
         if pair is not None and place in p:
             result, cell = pair
-            right = round((result.baseline.accuracy.value or 0.0) * result.items)
-            loss = power.detectable(each["expect"], right, len(about), result.items, result.guessing)
-            values = {"drop": cell.drop, "p": p[place], "p_corrected": corrected[place], "right": right}
+            loss = power.detectable(each["expect"], result.right, len(about), result.items, result.guessing)
+            values = {"drop": cell.drop, "p": p[place], "p_corrected": corrected[place], "right": result.right}
             values |= {"detectable": loss, "confirmed": critical.critical(corrected[place])}
         outcomes.append(Outcome(**each, **values))
     return Planned(

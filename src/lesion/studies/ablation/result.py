@@ -243,6 +243,16 @@ class TaskResult(Value):
     forced: Forced | None = Field(default=None, exclude_if=lambda forced: forced is None)
 
     @property
+    def right(self) -> int:
+        """How many items the unedited model has right."""
+        return round((self.baseline.accuracy.value or 0.0) * self.items)
+
+    @property
+    def skill(self) -> float:
+        """The accuracy of the unedited model above guessing."""
+        return (self.baseline.accuracy.value or 0.0) - self.guessing
+
+    @property
     def answers(self) -> int:
         """Answers behind the table."""
         return self.items + sum(cell.items for cell in self.cells)

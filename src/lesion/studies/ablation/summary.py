@@ -341,9 +341,8 @@ def apart(tasks: Sequence[TaskResult], level: float) -> list[TaskResult]:
 
 
 def _pairs(result: TaskResult, cell: Cell) -> Pairs:
-    right = round((result.baseline.accuracy.value or 0.0) * result.items)
     lost, won = cell.lost or 0, cell.won or 0
-    return Pairs(lost, right - lost, won, result.items - right - won)
+    return Pairs(lost, result.right - lost, won, result.items - result.right - won)
 
 
 def contrasts(

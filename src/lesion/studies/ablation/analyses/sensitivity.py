@@ -77,9 +77,8 @@ def over_clusters(material: Material) -> Iterable[Claim]:
 
 def _doubts(curve: Curve) -> Iterator[tuple[str, OverClusters, float, str]]:
     """The verdicts whose bound lies outside the interval of the drop over items, and inside that over clusters."""
-    baseline = (curve.result.baseline.accuracy.value or 0.0) - curve.result.guessing
     what = f"the accuracy{' above guessing' * bool(curve.result.guessing)}"
-    half, quarter = SHARE * baseline, SPARED * baseline
+    half, quarter = SHARE * curve.result.skill, SPARED * curve.result.skill
     for cell in curve.cells:
         of, low, high = cell.clustered, cell.drop.low, cell.drop.high
         if of is None or low is None or high is None:

@@ -112,7 +112,6 @@ def read(
             right = table.loc[[str(BASELINE), *(cell.edit for cell in cells)], ids].to_numpy(dtype=bool)
             ordered = profile(right, layers, len(study.tasks) * study.seed + places[result.task])
         accuracy = result.baseline.accuracy.value or 0.0
-        least = SHARE * (accuracy - result.guessing)
         skill = Skill(
             model=model,
             accuracy=accuracy,
@@ -121,7 +120,9 @@ def read(
             reliability=ordered.reliability if ordered else None,
         )
         spared = (cell for cell in cells if not cell.critical)
-        harmless = tuple(cell.layer for cell in spared if cell.drop.high is not None and cell.drop.high < least)
+        harmless = tuple(
+            cell.layer for cell in spared if cell.drop.high is not None and cell.drop.high < SHARE * result.skill
+        )
         measured[model, result.task] = Measured(skill, result.items, layers, harmless, ordered, result.guessing)
     return measured
 
