@@ -111,8 +111,7 @@ class Stopping:
         if self._next is None:
             wanted = {(family.task, edit): stop for family in self._families for edit, stop in family.wanted().items()}
             totals = {task: len(ids) for task, ids in self.items.items()}
-            budget = max(BUDGET, sum(self.reached.values()) // SHARE)
-            self._next = _with_baselines(stretched(wanted, self.reached, totals, budget), self.reached)
+            self._next = _with_baselines(stretched(wanted, self.reached, totals), self.reached)
         return self._next
 
     def look(self, verdicts: Verdicts) -> bool:
@@ -152,7 +151,7 @@ class Stopping:
 
 
 def stretched(
-    stops: Mapping[Place, int], reached: Mapping[Place, int], totals: Mapping[str, int], budget: int
+    stops: Mapping[Place, int], reached: Mapping[Place, int], totals: Mapping[str, int], budget: int | None = None
 ) -> dict[Place, int]:
     """A round with enough answers: where they are too few, every cell goes further in proportion to what it is asked.
 
@@ -160,8 +159,11 @@ def stretched(
         stops: up to which item each cell is asked.
         reached: up to which it has been asked, and the baselines.
         totals: how many items each task has.
-        budget: answers of the round at least, those of the baseline too; fewer where nothing is left to ask.
+        budget: answers of the round at least, those of the baseline too; fewer where nothing is left to ask. By default
+            `BUDGET`, or a `SHARE`-th of the stored answers if that is more.
     """
+    if budget is None:
+        budget = max(BUDGET, sum(reached.values()) // SHARE)
     while True:
         answers = sum(stop - reached[place] for place, stop in _with_baselines(stops, reached).items())
         further = {

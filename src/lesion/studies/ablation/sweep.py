@@ -177,10 +177,11 @@ def sweep(
                     f"No {unit} is known in block {layer} of {anatomy.name}; use --unit block, and see"
                     f" `lesion show {anatomy.name}` for what is known.{blocks_with(f'a known {unit}', others)}"
                 )
+    every: tuple[Factor, ...] = (*factors, *kinds)
     return [
         Replacement(layer, unit, part, how) if isinstance(how, str) else scaling(unit, layer, how, part)
         for unit in units
-        for how in (*factors, *kinds)
+        for how in every
         for layer in layers
         for part in _inner(anatomy, unit, layer)
     ]

@@ -242,8 +242,7 @@ def summarised(
             screens["influence"] = np.array([item.influence for item in measured])
         effects += _effects(sample, own_edits, direct, total, frozen, loss, screens.get("influence"))
         units.append(_unit(sample, unit, direct, total, frozen))
-        right = drops and drops.right(model, task, own_edits)
-        if right is not None:
+        if drops is not None and (right := drops.right(model, task, own_edits)) is not None:
             for screen, values in screens.items():
                 both = values.mean(0), sample.drawn(values)
                 if screen == "direct":
