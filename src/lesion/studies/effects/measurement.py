@@ -99,6 +99,7 @@ def clean_pass(
     added = {
         address: torch.stack([seen[address, number] for number in range(len(modules))]).sum(0)
         for address, modules in tails
+        if modules
     }
     _refuse_other_additions(model, seen, added)
     streams = [seen["enters", 0], *(seen["leaves", block.index] for block in blocks)]
