@@ -232,8 +232,10 @@ def _cut(curves: Sequence[Curve], among: str) -> str:
         return ""
     curve, cells = max(cut, key=lambda pair: sum(cell.stated or 0 for cell in pair[1]))
     stated, lost = sum(cell.stated or 0 for cell in cells), sum(cell.lost or 0 for cell in cells)
-    where = f"{_where(curve, cells, among)}, {stated} of the {lost} answers lost on {curve.task}"
-    return f"{where} state the gold answer and are cut off: try a larger --max-new-tokens."
+    return (
+        f"{_where(curve, cells, among)}, {stated} of the {lost} answers lost on {curve.task} state the gold answer and"
+        " are cut off: try a larger --max-new-tokens."
+    )
 
 
 def _broken(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:

@@ -198,8 +198,10 @@ def _shared(family: FamilyResult, task: FamilyTask) -> str:
     of = {count: f"All {count}"}.get(joint.shared, f"{joint.shared} of the {count}")
     children = {1: family.labels[joint.children[0]]}.get(len(joint.children), "the children")
     p = f"p{wording.SPACE}{wording.p_value(joint.p)}{', the smallest possible' * joint.smallest}"
-    kept = f"{of} blocks critical for {task.task} in {children} are critical in the base too"
-    return f"{kept}; chance would give {joint.expected:.1f} ({p})."
+    return (
+        f"{of} blocks critical for {task.task} in {children} are critical in the base too; chance would give"
+        f" {joint.expected:.1f} ({p})."
+    )
 
 
 def _order(family: FamilyResult, task: FamilyTask) -> str:
