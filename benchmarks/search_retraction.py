@@ -49,7 +49,7 @@ def main() -> None:
         pool, test = items[: options.pool], items[options.pool :]
         with run.evaluation(study, drawn, tasks=tasks) as evaluation:
             networks = Networks(evaluation, study.model, model)
-            networks.evaluate(everyone, tasks, {choice: pool}, "answers on the pool", estimated=True)
+            networks.evaluate(everyone, tasks, {choice: pool}, "answers on the pool")
             own, right = rights(networks, [None, *everyone], choice, pool)
             searches = [search(own, right, n, seed) for n in options.sizes for seed in range(options.times)]
             winners = [everyone[place] for place in sorted({each["candidate"] for each in searches})]

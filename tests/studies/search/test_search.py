@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -289,6 +290,16 @@ def test_a_search_that_was_killed_goes_on_and_ends_with_the_same_numbers(llama, 
     assert rest.summary == whole.summary == recall_search(tmp_path / "out")
     again = run_search(what, tmp_path / "out", model=llama)
     assert (again.evaluated, again.planned) == (0, whole.planned)
+
+
+def test_what_is_said_of_prompts_is_said_once_for_networks_in_every_order(llama, tmp_path):
+    rows = ({"id": f"{n}", "prompt": f"{n} ÷ 1 =", "answer": f"{n}"} for n in range(12))
+    what = study(write(tmp_path / "q.jsonl", rows), family=["swap"], lengths=[1], items=12, anyway=True)
+    watcher = Mock()
+    result = run_search(what, tmp_path / "out", model=llama, watcher=watcher)
+    assert len({row.model for row in result.summary.candidates}) > 1
+    (note,) = [call.args[0] for call in watcher.note.call_args_list if "does not know" in call.args[0]]
+    assert "12 prompts" in note
 
 
 def test_a_truncation_that_was_chosen_is_left_as_an_edit_and_taken_away_where_it_is_no_more(llama, tmp_path):
