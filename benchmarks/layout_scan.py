@@ -26,7 +26,7 @@ from lesion.core.layers import parse_layers
 from lesion.edits.edit import ScaleAttention, ScaleMlp, parts
 from lesion.models.load import Model
 from lesion.models.reordered import in_order
-from lesion.studies.search.candidates import Candidate, candidates
+from lesion.studies.search.search import Candidate, candidates
 from lesion.studies.search.study import SearchStudy
 from lesion.tasks.catalogue import draw
 from lesion.tasks.prompts import encode, resolve

@@ -23,8 +23,7 @@ from lesion.cli.terminal import Bar
 from lesion.core.run import Run
 from lesion.core.study_file import TaskChoice
 from lesion.report.values import Estimate
-from lesion.studies.search.candidates import Candidate, candidates
-from lesion.studies.search.search import Networks
+from lesion.studies.search.search import Candidate, Networks, candidates
 from lesion.studies.search.study import SearchStudy
 from lesion.tasks.catalogue import find
 

@@ -164,3 +164,13 @@ def gold_of(choice: TaskChoice) -> TaskChoice:
 def gold_tasks(tasks: Mapping[TaskChoice, Task]) -> dict[TaskChoice, Task]:
     """Each task as the log-probability of its gold answers."""
     return {gold_of(choice): Gold(task) for choice, task in tasks.items()}
+
+
+def with_golds(tasks: Mapping[TaskChoice, Task]) -> dict[TaskChoice, Task]:
+    """Tasks and, of those that generate, the log-probability of their gold answers too."""
+    return {**tasks, **gold_tasks({choice: task for choice, task in tasks.items() if task.kind == "generate"})}
+
+
+def for_golds(items: Mapping[TaskChoice, Sequence[Item]]) -> dict[TaskChoice, Sequence[Item]]:
+    """Items by task, and the same ones for the log-probability of their gold answers."""
+    return {**items, **{gold_of(choice): drawn for choice, drawn in items.items()}}

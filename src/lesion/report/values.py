@@ -91,6 +91,12 @@ class Estimate(Value):
         return int(self.low > 0) - int(self.high < 0)
 
     @property
+    def shown(self) -> int:
+        """The side, where p (corrected, where it is) is at most `wording.ALPHA` too or there is no test; else 0."""
+        p = self.p if self.p_corrected is None else self.p_corrected
+        return 0 if (p or 0.0) > wording.ALPHA else self.side
+
+    @property
     def is_shown(self) -> bool:
         """Whether its p, corrected, is at most `wording.ALPHA`."""
         return self.p_corrected is not None and self.p_corrected <= wording.ALPHA

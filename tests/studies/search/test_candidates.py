@@ -10,7 +10,7 @@ from lesion.edits.edit import Scale, Truncate, parts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.models.reordered import reordered
-from lesion.studies.search.candidates import candidates
+from lesion.studies.search.search import candidates
 from lesion.verification import zoo
 from runs import run_search
 from tiny import model, tiny, tokenizer

@@ -4,7 +4,7 @@ import pytest
 
 from lesion.report.values import Estimate
 from lesion.studies.search import report
-from lesion.studies.search.result import (
+from lesion.studies.search.report import (
     CandidateRow,
     CandidateTest,
     ContestChoice,
@@ -31,8 +31,8 @@ def on_test(gain=GAIN, candidate=TWICE, contest="better", task="sums.jsonl", **v
     return CandidateTest(**{**given, **values})
 
 
-def row(name, contest="better", how="3 blocks twice (×0.5)"):
-    shared = {"family": "repeat", "first": 3, "length": 3, "model": "m", "edit": "baseline", "state": "chosen"}
+def row(name, contest="better", how="3 blocks twice (×0.5)", length=3):
+    shared = {"family": "repeat", "first": 3, "length": length, "model": "m", "edit": "baseline", "state": "chosen"}
     return CandidateRow(name=name, contest=contest, how=how, **shared)
 
 
@@ -49,7 +49,9 @@ def summary(*tests, choices=None, rivals=()):
                 test_items=200,
             ),
         ),
-        candidates=(row(TWICE), row(OUT, "drop 1", "1 block left out"), row(RUN, "drop 2", "2 blocks left out")),
+        candidates=(
+            row(TWICE), row(OUT, "drop 1", "1 block left out", 1), row(RUN, "drop 2", "2 blocks left out", 2),
+        ),
         choices=tuple(made if choices is None else choices), tests=tests, rivals=rivals,
     )  # fmt: skip
 
@@ -90,7 +92,7 @@ def test_rivals_stand_beside_the_chosen_one_and_one_answer_to_everything_is_no_a
         "3 random candidates of the kind, 3 blocks twice (×0.5), change it by −20.0 points on average."
     )
     text = said(report.what_the_test_shows, on_test(one_answer=True))
-    assert text == "With blocks 3–5 twice (×0.5) the model gives nearly always one answer to sums.jsonl."
+    assert text == report.one_answer(TWICE, "sums.jsonl")
 
 
 def test_where_nothing_is_chosen_that_is_said_and_nothing_of_luck():

@@ -44,26 +44,26 @@ FORBIDDING = {"rival": "baseline", "forbidden": (" the", " ", " a"), "fitted": T
 
 def test_a_gain_is_said_with_what_it_was_before_and_its_interval():
     text = cut(altered(gain=GAIN, baseline=0.5, accuracy={"value": 0.7}))
-    assert text.startswith("Keeping the top 5 % of 5.mlp.up raises ioi from 50.0 % to 70.0 % on test items. Accuracy")
+    assert text.startswith("With the top 5 % of 5.mlp.up kept, ioi rises from 50.0 % to 70.0 % on test items. Accuracy")
     assert "Accuracy changes by +20.0 points [+10.0, +30.0] (p .001)" in text
 
 
 def test_a_loss_is_said_to_lower():
-    assert "lowers ioi from" in cut(altered(gain=LOSS))
+    assert "ioi falls from" in cut(altered(gain=LOSS))
 
 
 @pytest.mark.parametrize("changes", [gain(0.2, -0.01, 0.3, 0.001), gain(0.2, 0.1, 0.3, 0.06), gain(None)])
 def test_no_change_is_claimed_where_the_interval_reaches_zero_or_p_is_large_or_nothing_is_known(changes):
     text = cut(altered(gain=changes))
     assert "on test items: not shown to be a change." in text
-    assert "raises" not in text
+    assert "rises" not in text
 
 
 def test_by_gold_the_interval_of_the_log_probability_decides():
     json = made.study()
     json["study"]["objective"] = "gold"
     shown = altered(json, gain=gain(0.2, -0.1, 0.3, 0.5), gold_gain=gain(0.4, 0.3, 0.5))
-    assert "raises the log-probability of gold answers of ioi by +0.40 nats on test items." in cut(shown)
+    assert "the log-probability of gold answers of ioi rises by +0.40 nats on test items." in cut(shown)
 
 
 def test_what_surely_changes_beside_the_objective_is_said():
@@ -74,8 +74,8 @@ def test_what_surely_changes_beside_the_objective_is_said():
 
 def test_no_gain_is_claimed_where_the_model_gives_one_answer():
     text = cut(altered(gain=GAIN, collapsed=True, label_share=0.98))
-    assert "gives one answer to 98 % of ioi: its accuracy says nothing." in text
-    assert "raises" not in text
+    assert "the model gives nearly always one answer to ioi, so that its accuracy says nothing." in text
+    assert "rises" not in text
 
 
 def test_nothing_chosen_is_said_with_its_reason():
@@ -130,7 +130,7 @@ def test_a_loss_has_what_stands_in_its_place_and_no_word_on_gains():
 
 
 def test_a_composition_is_judged_as_the_edit_that_is_left():
-    assert cut(made.summary()).startswith("Keeping the top 5 % of 5.mlp.up and the top 10 % of 6.attention.o")
+    assert cut(made.summary()).startswith("With the top 5 % of 5.mlp.up and the top 10 % of 6.attention.o kept")
 
 
 def test_how_the_search_went_is_said_with_its_numbers():

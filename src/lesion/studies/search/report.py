@@ -1,37 +1,192 @@
-"""The result of a search: how its rows are drawn, and what is claimed of them."""
+"""The result of a search: its rows, how they are drawn, and what is claimed of them.
+
+Accuracies and shares are in 0…1, log-probabilities in nats.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 from typing_extensions import override
 
+from lesion.core.values import Summary
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded, Prose
-from lesion.report.checks import FEW, GAIN
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
-from lesion.report.rows import Rows, p_text
+from lesion.report.rows import Row, Rows, column, p_text
 from lesion.report.table import Table
-from lesion.report.values import CHANGE, SHARE, Estimate
+from lesion.report.values import CHANGE, NATS, SHARE, Estimate, Number, Value
 from lesion.report.wording import counted
-from lesion.studies.search.candidates import BETTER
-from lesion.studies.search.result import (
-    CandidateGain,
-    CandidateRow,
-    CandidateTest,
-    ContestChoice,
-    Luck,
-    RandomCandidate,
-    SearchSummary,
+from lesion.studies.search.search import BETTER
+from lesion.studies.search.study import Family, SearchStudy
+from lesion.studies.truncation.report import (
+    CHOSEN_APART,
+    GAINS_FIRST,
+    UNSHOWN,
+    SearchedResult,
+    ends,
+    grounds,
+    moves,
+    one_answer,
+    size,
 )
-from lesion.studies.truncation.report import SearchedResult
+from lesion.studies.truncation.result import Gained, SearchedModel
 
-VERBS = {1: "rises", -1: "falls", 0: "goes"}
+Verdict = Literal["no worse", "worse", "cannot be told"]
+"""Of a loss and a margin: whether the interval lies within it, beyond it, or about it."""
+
+
+class TaskSplit(Value):
+    """A task or control, and how many of its items screened, chose and tested."""
+
+    name: str
+    kind: str
+    control: bool
+    screen_items: int
+    choice_items: int
+    test_items: int
+
+
+class CandidateRow(Row):
+    """One candidate, and what became of it.
+
+    Attributes:
+        first: the first block that it changes, of `length`.
+        how: what is done, whatever the blocks.
+        model, edit: the network in which it was evaluated, and the edit of that network, as the answers name them.
+        screen: mean log-probability of the gold answers minus the unedited model's, on so many items of the screen.
+        gain: accuracy on the items that choose minus the unedited model's, mean over tasks.
+        gold_gain: likewise the log-probability of the gold answers.
+    """
+
+    name: str = column("Candidate", label=True)
+    family: Family = column("Family")
+    contest: str = column()
+    first: int = column("First block")
+    length: int = column()
+    how: str = column()
+    model: str = column()
+    edit: str = column()
+    screen: Number = column("Screen", NATS, default=None)
+    screened: int | None = column("Items of the screen", default=None)
+    gain: Number = column("Gain", CHANGE, default=None)
+    gold_gain: Number = column("Gold", NATS, default=None)
+    state: str = column("State")
+    chosen: bool = column(default=False)
+
+
+class Luck(Row):
+    """What the best of so many candidates gains by luck: `share` of draws gain at least so much."""
+
+    gain: float = column("Gain at least", CHANGE)
+    share: float = column("Share of draws", SHARE)
+
+
+class ContestChoice(Value):
+    """What was chosen in one contest.
+
+    Attributes:
+        candidate: the best on the items that choose; nothing: why it was not chosen.
+        candidates, finalists: how many there were, and how many were left by the screen.
+        gain: of the best, on the items that choose; mean over tasks.
+        luck: of those that are to be better, the gain of the best of the finalists where none differs: median and
+            the ends of the middle 95 %, with the p of the best.
+        order, edit: as `lesion apply` takes them; empty: the model's own, none.
+    """
+
+    contest: str
+    candidate: str | None = None
+    nothing: str | None = None
+    candidates: int
+    finalists: int
+    gain: Number = None
+    luck: Estimate | None = None
+    order: str = ""
+    edit: str = ""
+
+
+class CandidateTest(Row):
+    """A chosen candidate on the test items of a task or control; gains are against the unedited model there.
+
+    Attributes:
+        gain: of accuracy, with the p of McNemar's exact test; corrected by Holm where there are several tasks. Of a
+            control or a dropped run the interval is corrected for their number (Bonferroni), and `verdict` follows from
+            it alone.
+    """
+
+    task: str = column("Task", label=True)
+    contest: str = column()
+    candidate: str = column("Candidate", label=True)
+    model: str = column()
+    edit: str = column()
+    control: bool = column("Control")
+    items: int = column("Items")
+    baseline: float = column("Unedited", SHARE)
+    accuracy: Estimate = column("Accuracy", SHARE)
+    gain: Estimate = column("Gain", CHANGE, p="p")
+    gold_gain: Estimate | None = column("Gold", NATS, default=None)
+    verdict: Verdict | None = column("Within the margin", default=None)
+    one_answer: bool = column("One answer", default=False)
+
+    @property
+    def shown(self) -> int:
+        """The side of 0 on which the gain is shown to lie; 0: it is not shown to differ from 0."""
+        return 0 if self.one_answer else self.gain.shown
+
+
+class RandomCandidate(Row):
+    """A random candidate of the kind of the chosen one on a task's test items; `beyond`: what the chosen one adds."""
+
+    task: str = column("Task", label=True)
+    contest: str = column()
+    name: str = column("Rival", label=True)
+    model: str = column()
+    edit: str = column()
+    items: int = column("Items")
+    accuracy: Estimate = column("Accuracy", SHARE)
+    gain: Estimate = column("Gain", CHANGE)
+    beyond: Estimate = column("The chosen adds", CHANGE, p="p")
+
+
+class SearchSummary(Summary):
+    """All numbers of a search: what `summary.json` holds.
+
+    Attributes:
+        earlier: other searches whose choices were tested in this folder before, on the same items. For them p of tests
+            are multiplied and intervals widened (Bonferroni).
+    """
+
+    kind: Literal["search"] = "search"
+    approximate: str | None = None
+    earlier: int = Field(default=0, exclude_if=lambda count: not count)
+    study: SearchStudy
+    model: SearchedModel
+    tasks: tuple[TaskSplit, ...]
+    candidates: tuple[CandidateRow, ...]
+    choices: tuple[ContestChoice, ...]
+    luck: tuple[Luck, ...] = ()
+    tests: tuple[CandidateTest, ...] = ()
+    rivals: tuple[RandomCandidate, ...] = ()
+
+    def of(self, contest: str, *, control: bool = False) -> list[CandidateTest]:
+        """The tests of a contest on tasks, or on controls."""
+        return [test for test in self.tests if test.contest == contest and test.control == control]
+
+    def gains_of_rivals(self, test: CandidateTest) -> list[float]:
+        """What the rivals of a tested candidate gain on its task."""
+        own = [each for each in self.rivals if (each.contest, each.task) == (test.contest, test.task)]
+        return [rival.gain.value or 0.0 for rival in own]
+
+    def row(self, candidate: str) -> CandidateRow:
+        """A candidate by its name."""
+        return next(row for row in self.candidates if row.name == candidate)
 
 
 def _margin(summary: SearchSummary) -> str:
@@ -39,8 +194,7 @@ def _margin(summary: SearchSummary) -> str:
 
 
 def _moves(test: CandidateTest) -> str:
-    ends = f"from {SHARE.text(test.baseline)} to {SHARE.text(test.accuracy.value)}"
-    return f"With {test.candidate}, {test.task} {VERBS[test.shown]} {ends} on test items"
+    return moves(test.candidate, test.task, test.shown, ends(test.baseline, test.accuracy.value))
 
 
 @rule
@@ -55,30 +209,18 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
     for choice in summary.choices:
         if choice.contest == BETTER and choice.nothing is not None:
             yield Claim((choice.nothing,))
-    for test in sorted(summary.of(BETTER), key=lambda test: (-test.shown % 3, test.task)):
+    for test in sorted(summary.of(BETTER), key=lambda test: (GAINS_FIRST[test.shown], test.task)):
         if test.one_answer:
-            yield Claim((f"With {test.candidate} the model gives nearly always one answer to {test.task}.",), (test,))
+            yield Claim((one_answer(test.candidate, test.task),), (test,))
             continue
-        unshown = ": not shown to be a change" * (test.shown == 0)
-        size = (
-            f"Accuracy changes by {CHANGE.text(test.gain)} ({p_text(test.gain)}, {counted(test.items, 'test item')})."
-        )
-        yield Claim((f"{_moves(test)}{unshown}.", size, *_beside_rivals(summary, test)), (test,))
+        first = f"{_moves(test)}{UNSHOWN.get(test.shown, '')}."
+        yield Claim((first, size(test.gain, test.items), *_beside_rivals(summary, test)), (test,))
 
 
 def _beside_rivals(summary: SearchSummary, test: CandidateTest) -> Iterator[str]:
-    gains = [rival.gain.value or 0.0 for rival in summary.rivals_of(test)]
-    if gains:
-        kind = f"{counted(len(gains), 'random candidate')} of the kind, {_how(summary, test)},"
-        yield f"{kind} change it by {_mean(gains)} on average."
-
-
-def _how(summary: SearchSummary, test: CandidateTest) -> str:
-    return next(row.how for row in summary.candidates if row.name == test.candidate)
-
-
-def _mean(gains: list[float]) -> str:
-    return CHANGE.text(float(np.mean(gains)))
+    if gains := summary.gains_of_rivals(test):
+        kind = f"{counted(len(gains), 'random candidate')} of the kind, {summary.row(test.candidate).how},"
+        yield f"{kind} change it by {CHANGE.text(float(np.mean(gains)))} on average."
 
 
 @rule
@@ -90,22 +232,18 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
     Needs: an interval on test items, corrected for the number of tests (Bonferroni), that lies above the loss of the
     margin
     """
-    drops = [(choice, test) for choice in summary.choices if choice.length for test in summary.of(choice.contest)]
-    for task in dict.fromkeys(test.task for _, test in drops):
-        own = [(choice, test) for choice, test in drops if test.task == task]
-        kept = [(choice, test) for choice, test in own if test.verdict == "no worse" and not test.one_answer]
+    drops = [test for test in summary.tests if test.contest != BETTER and not test.control]
+    for task in dict.fromkeys(test.task for test in drops):
+        own = tuple(test for test in drops if test.task == task)
+        kept = [test for test in own if test.verdict == "no worse" and not test.one_answer]
         if kept:
-            choice, test = max(kept, key=lambda pair: pair[0].length)
+            test = max(kept, key=lambda test: summary.row(test.candidate).length)
             first = f"With {test.candidate}, {summary.model.name} loses less than {_margin(summary)} on {task}"
         else:
-            choice, test = max(own, key=lambda pair: pair[1].gain.value or 0.0)
+            test = max(own, key=lambda test: test.gain.value or 0.0)
             first = f"No run left out is shown to cost less than {_margin(summary)} on {task}"
-        sentences = [f"{first}.", f"{_moves(test)}: {CHANGE.text(test.gain)} ({counted(test.items, 'test item')})."]
-        gains = [rival.gain.value or 0.0 for rival in summary.rivals_of(test)]
-        if gains:
-            runs = counted(len(gains), "random run")
-            sentences.append(f"{runs} of {counted(choice.length, 'block')} left out: {_mean(gains)} on average.")
-        yield Claim(tuple(sentences), tuple(test for _, test in own))
+        second = f"{_moves(test)}: {CHANGE.text(test.gain)} ({counted(test.items, 'test item')})."
+        yield Claim((f"{first}.", second, *_beside_rivals(summary, test)), own)
 
 
 @rule
@@ -117,14 +255,13 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
     Needs: an interval, corrected for the number of such tests (Bonferroni), that lies on one side of the margin's loss
     """
     for test in (test for test in summary.tests if test.control and test.verdict):
-        change = f"{CHANGE.text(test.gain)}, {counted(test.items, 'item')}"
-        if test.verdict == "cannot be told":
-            text = f"Whether {test.task} loses {_margin(summary)} with {test.candidate} cannot be told ({change})."
-        else:
-            than = "less" if test.verdict == "no worse" else "more"
-            loses = f"it loses {than} than {_margin(summary)} ({change})"
-            text = f"{test.task} is {test.verdict} with {test.candidate}: {loses}."
-        yield Claim((text,), (test,))
+        margin, change = _margin(summary), f"{CHANGE.text(test.gain)}, {counted(test.items, 'item')}"
+        text = {
+            "no worse": f"{test.task} is no worse with {test.candidate}: it loses less than {margin}",
+            "worse": f"{test.task} is worse with {test.candidate}: it loses more than {margin}",
+            "cannot be told": f"Whether {test.task} loses {margin} with {test.candidate} cannot be told",
+        }[test.verdict or "cannot be told"]
+        yield Claim((f"{text} ({change}).",), (test,))
 
 
 @rule
@@ -138,11 +275,9 @@ def what_luck_gives(summary: SearchSummary) -> Iterable[Claim]:
     for choice in summary.choices:
         if choice.luck is not None and choice.nothing is None:
             first = f"On the items that chose it, {choice.candidate} gains {CHANGE.text(choice.gain)}"
-            luck = (
-                f"by luck alone the best of {counted(choice.finalists, 'candidate')} gains {CHANGE.text(choice.luck)}"
-            )
-            row = next(row for row in summary.candidates if row.name == choice.candidate)
-            yield Claim((f"{first}; {luck} (p {wording.p_value(choice.luck.p)}).",), (row,))
+            luck, finalists = CHANGE.text(choice.luck), counted(choice.finalists, "candidate")
+            second = f"by luck alone the best of {finalists} gains {luck} ({p_text(choice.luck)})"
+            yield Claim((f"{first}; {second}.",), (summary.row(choice.candidate or ""),))
 
 
 READING = (
@@ -200,60 +335,44 @@ class SearchResult(SearchedResult[SearchSummary]):
 
 def options_of(choice: ContestChoice) -> str:
     """Of a choice, the options of `lesion apply`."""
-    words = [*(["--order", choice.order] if choice.order else []), *(["--edit", choice.edit] if choice.edit else [])]
-    return shlex.join([*words, "--out", "best"])
+    words = ("--order", choice.order), ("--edit", choice.edit), ("--out", "best")
+    return shlex.join([word for option in words if option[1] for word in option])
 
 
 def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
     tasks = wording.listed([task.name for task in summary.tasks if not task.control])
-    better = any(choice.contest == BETTER for choice in summary.choices)
-    drops = any(choice.length for choice in summary.choices)
-    asked = [f"make {summary.model.name} better at {tasks}"] * better
-    title = f"Does another layout {asked[0]}?" if asked else f"Which blocks can {summary.model.name} do without?"
-    tests = Rows("test", summary.tests, (CandidateTest,), "On test items", "p: McNemar's exact test.", marked="control")
+    title = f"Does another layout make {summary.model.name} better at {tasks}?"
+    if not any(choice.contest == BETTER for choice in summary.choices):
+        title = f"Which blocks can {summary.model.name} do without?"
+    tests = Rows("test", summary.tests, (CandidateTest,), "On test items", marked="control")
     rivals = Rows("rivals", summary.rivals, (RandomCandidate,), "Random candidates of the kind, on test items")
     yield Part(
         title,
-        Rows(
-            "compared", list(_compared(summary)), (CandidateGain,),
-            f"Gains over the unedited model{', of random candidates with their range' * bool(summary.rivals)}",
-        ),
+        Rows("compared", list(_compared(summary)), (Gained,), "Gains over the unedited model"),
         (
             Bars(
                 "gain", "name", by="what", panel="task", name="gains",
-                caption="Gain in accuracy over the unedited model. Of random candidates the mean and range, of luck the"
-                " median and the middle part of the draws.",
+                caption="Of random candidates the mean and range, of luck the median and the middle part of the draws.",
             ),
         ),
         (*what_the_test_shows(summary), *what_can_be_left_out(summary)),
         own=(
             *(Folded(rows.title, (Table.of(rows),)) for rows in (tests, rivals) if rows.records),
-            *([Folded("Write it as a checkpoint", (Prose(items=commands),))] if commands else []),
+            *[Folded("Write it as a checkpoint", (Prose(items=commands),))] * bool(commands),
         ),
         wide=True,
     )  # fmt: skip
-    if any(test.control for test in summary.tests):
-        yield Part(
-            "Are the controls no worse?", None, (), whether_controls_are_worse(summary), short="Controls", wide=True
-        )
+    yield Part("Are the controls no worse?", claims=whether_controls_are_worse(summary), short="Controls", wide=True)
     rows = Rows(
         "candidates", summary.candidates, (CandidateRow,), "All candidates",
         "Screen: log-probability of gold answers. Gain: on the items that choose.", marked="chosen",
     )  # fmt: skip
-    look: dict[str, object] = {"over": "first", "up": "how", "panel": "family", "boxed": "chosen", "hue": "gain"}
-    seen = any(row.screen is not None for row in summary.candidates)
+    look: dict[str, Any] = {"over": "first", "up": "how", "panel": "family", "boxed": "chosen", "hue": "gain"}
     maps = (
-        Map("screen", full=1.0 if better else None, name="screen", caption="What the screen saw, in nats.", **look),  # type: ignore[arg-type]
-        Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),  # type: ignore[arg-type]
+        Map("screen", name="screen", caption="What the screen saw, in nats.", **look),
+        Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),
     )
-    yield Part(
-        "Which candidates?",
-        rows,
-        maps if seen else maps[1:],
-        what_luck_gives(summary),
-        short="Candidates",
-        wide=drops or better,
-    )
+    yield Part("Which candidates?", rows, maps, what_luck_gives(summary), short="Candidates", wide=True)
     if summary.luck:
         yield Part(
             "What does the best of so many gain by luck?",
@@ -261,42 +380,33 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
         )  # fmt: skip
 
 
-def _compared(summary: SearchSummary) -> Iterator[CandidateGain]:
+def _compared(summary: SearchSummary) -> Iterator[Gained]:
     """The chosen candidates on test items, their rivals, where they were chosen, and what luck gives there."""
     chosen = {choice.contest: choice for choice in summary.choices}
     for test in (test for test in summary.tests if not test.control):
-        choice, rivals = chosen[test.contest], summary.rivals_of(test)
-        yield CandidateGain(task=test.task, name=test.candidate, what="test items", gain=test.gain)
-        if rivals:
-            gains = [rival.gain.value or 0.0 for rival in rivals]
-            name = f"{len(gains)} random: {_how(summary, test)}"
+        choice, bars = chosen[test.contest], [(test.candidate, "test items", test.gain)]
+        if gains := summary.gains_of_rivals(test):
             mean = Estimate(value=float(np.mean(gains)), low=min(gains), high=max(gains))
-            yield CandidateGain(task=test.task, name=name, what="random candidates", gain=mean)
+            bars.append((f"{len(gains)} random: {summary.row(test.candidate).how}", "random candidates", mean))
         if choice.contest == BETTER:
-            where = "items that chose it"
-            gain = Estimate(value=choice.gain)
-            yield CandidateGain(task=test.task, name=f"{test.candidate}, chosen on these", what=where, gain=gain)
-            if choice.luck is not None:
-                name = f"best of {choice.finalists} by luck alone"
-                yield CandidateGain(task=test.task, name=name, what="luck", gain=choice.luck)
+            bars.append((f"{test.candidate}, chosen on these", "items that chose it", Estimate(value=choice.gain)))
+        if choice.luck is not None:
+            bars.append((f"best of {choice.finalists} by luck alone", "luck", choice.luck))
+        yield from (Gained(task=test.task, name=name, what=what, gain=gain) for name, what, gain in bars)
 
 
 def _checks(summary: SearchSummary) -> Iterator[Check]:
-    tests = list({test.task: test for test in summary.tests if not test.control}.values())
-    better = any(test.contest == BETTER for test in tests)
-    if full := [test.task for test in tests if better and (1 - test.baseline) * test.items < GAIN - 0.5]:
-        yield Check("bad", f"Fewer than {GAIN} test items are wrong, so that no gain can show: {wording.listed(full)}.")
-    if none := [test.task for test in tests if test.baseline == 0]:
-        yield Check("bad", f"The unedited model has no test item right: {wording.listed(none)}.")
-    if few := [test.task for test in tests if test.items < FEW]:
-        yield Check("bad", f"Fewer than {FEW} test items, so that chance decides much: {wording.listed(few)}.")
-    if collapsed := [f"{test.task} ({test.candidate})" for test in summary.tests if test.one_answer]:
-        yield Check("bad", f"Nearly always one answer: {wording.listed(collapsed)}.")
+    own = [test for test in summary.tests if not test.control]
+    tests = dict.fromkeys((test.task, test.baseline, test.items) for test in own)
+    collapsed = [f"{test.task} ({test.candidate})" for test in summary.tests if test.one_answer]
+    yield from grounds(tests, collapsed, gains=any(test.contest == BETTER for test in own))
     if summary.tests and summary.earlier:
-        times = "once" if summary.earlier == 1 else f"{summary.earlier} times"
-        yield Check("open", f"Other searches were tested on these items {times} before: p and intervals allow for it.")
+        text = (
+            f"Tested on these items before: {counted(summary.earlier, 'other search')}; p and intervals allow for it."
+        )
+        yield Check("open", text)
     elif summary.tests:
-        yield Check("good", "Chosen on other items than it is tested on.")
+        yield Check("good", CHOSEN_APART)
     if held := [choice for choice in summary.choices if choice.nothing is None and _held(summary, choice)]:
         yield Check(
             "open", f"{wording.capital(held[-1].candidate or '')} as a checkpoint:", "apply", options_of(held[-1])
@@ -306,9 +416,8 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
 def _held(summary: SearchSummary, choice: ContestChoice) -> bool:
     """Whether the test bears a choice out: better on a task and worse on none, or no worse on all; no control worse."""
     tests, controls = summary.of(choice.contest), summary.of(choice.contest, control=True)
+    if any(test.one_answer for test in tests) or any(test.verdict == "worse" for test in controls):
+        return False
     sides = {test.shown for test in tests}
     better = choice.contest == BETTER and 1 in sides and -1 not in sides
-    cheap = choice.contest != BETTER and all(test.verdict == "no worse" for test in tests)
-    if any(test.verdict == "worse" for test in controls):
-        return False
-    return bool(tests) and not any(test.one_answer for test in tests) and (better or cheap)
+    return better or {test.verdict for test in tests} == {"no worse"}

@@ -1,52 +1,64 @@
-"""Running a search: what it refuses, what it will cost, the search itself, and the edit that it leaves."""
+"""Running a search: what it refuses, what it will cost, the search itself, the edit that it leaves, and its numbers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
 
 from lesion.core.baseline import baseline_first
-from lesion.core.cached_answers import gold_of, gold_tasks
-from lesion.core.inference import pending_cells
-from lesion.core.layers import parse_layers
-from lesion.core.run import Run, refuse_scored
+from lesion.core.cached_answers import for_golds, gold_tasks, with_golds
+from lesion.core.rates import approximate
+from lesion.core.run import Run
 from lesion.core.study_file import TaskChoice
 from lesion.core.values import SUMMARY
+from lesion.edits.edit import BASELINE
 from lesion.errors import LesionError
 from lesion.models.load import Model
-from lesion.models.order import Order
+from lesion.models.order import Order, order_text
 from lesion.models.reordered import in_order
-from lesion.studies.search.candidates import BETTER, Candidate, candidates
-from lesion.studies.search.report import SearchResult
-from lesion.studies.search.search import RIVALS, Networks, Search
+from lesion.report.values import Estimate
+from lesion.statistics.contrasts import mean
+from lesion.statistics.luck import p_of_best
+from lesion.statistics.paired import accuracy, holm
+from lesion.studies.search.report import (
+    CandidateRow,
+    CandidateTest,
+    ContestChoice,
+    Luck,
+    RandomCandidate,
+    SearchResult,
+    SearchSummary,
+    TaskSplit,
+    Verdict,
+)
+from lesion.studies.search.search import BETTER, RIVALS, Candidate, Contest, Networks, Search, candidates
 from lesion.studies.search.study import SearchStudy
-from lesion.studies.search.summary import summarise
-from lesion.studies.truncation.run import leave_edit, refuse_few
-from lesion.studies.truncation.search import screen_tasks, split
+from lesion.studies.truncation.result import SearchedModel
+from lesion.studies.truncation.run import ONE_ANSWER, begun, leave_edit, refuse_unfit_items
+from lesion.studies.truncation.search import collapsed, screen_tasks, split
 from lesion.tasks.catalogue import find
-from lesion.tasks.task import Task
 
 
 def run_search(study: SearchStudy, run: Run) -> SearchResult:
     """Search for a layout; a folder of the same questions takes further candidates and other shares of items."""
     tasks = {choice: find(choice.name) for choice in study.tasks}
     controls = {choice: find(choice.name) for choice in study.controls}
-    refuse_scored({**tasks, **controls}, "; give a task that is answered.")
-    items = run.drawn(study, {**tasks, **controls})
-    refuse_few({choice: items[choice] for choice in tasks})
-    model = run.load(study, study.model, finite=True)
+    model, layers, items = begun(study, run, tasks, controls)
     if "truncate" in study.family:
         model.refuse_packed("truncated")
-    layers = parse_layers(study.layers, len(model.anatomy.blocks), study.model.name)
     everyone = _of_possible_orders(run, model, candidates(study, model.anatomy, layers))
     # What is wrong with an item is said before hours of search.
-    everything = {**tasks, **controls, **gold_tasks({**tasks, **controls})}
-    pending_cells(study, study.model, model, everything, {**items, **{gold_of(c): i for c, i in items.items()}}, ())
+    refuse_unfit_items(study, model, {**tasks, **controls}, items)
     with run.evaluation(study, items, tasks={**tasks, **controls}) as evaluation:
         evaluation.ask(gold_tasks({**tasks, **controls}))
         evaluation.add(study.model.name, model)
         parts = split(tasks, {choice: items[choice] for choice in tasks}, study.validation)
-        halves = {choice: len(own) // 2 if _screens(study, everyone) else 0 for choice, own in parts.validation.items()}
+        most = max(Counter(candidate.contest for candidate in everyone).values())
+        screened = study.screen != "none" and most > study.screen
+        halves = {choice: len(own) // 2 if screened else 0 for choice, own in parts.validation.items()}
         search = Search(
             study, everyone, Networks(evaluation, study.model, model), tasks, controls,
             screen={choice: own[: halves[choice]] for choice, own in parts.validation.items()},
@@ -55,7 +67,7 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
             earlier=_earlier(run, study),
         )  # fmt: skip
         evaluation.later = _costs(search)
-        asked = {**tasks, **controls, **_golds(search)}
+        asked = {**with_golds(tasks), **controls, **(screen_tasks(tasks) if search.rounds else {})}
         own = {choice: evaluation.items_of(choice) for choice in asked}
         search.networks.evaluate((), asked, own, "answers without an edit", estimated=True)
         evaluation.later = {}
@@ -80,18 +92,6 @@ def _earlier(run: Run, study: SearchStudy) -> int:
     if before is None:
         return 0
     return before.summary.earlier + (before.summary.study != study and bool(before.summary.tests))
-
-
-def _screens(study: SearchStudy, everyone: list[Candidate]) -> bool:
-    """Whether a contest has more candidates than a screen leaves."""
-    counts = Counter(candidate.contest for candidate in everyone)
-    return study.screen != "none" and max(counts.values()) > study.screen
-
-
-def _golds(search: Search) -> dict[TaskChoice, Task]:
-    """Gold answers that are scored: of tasks that generate, and whatever the screen looks at."""
-    generating = {choice: task for choice, task in search.tasks.items() if task.kind == "generate"}
-    return {**gold_tasks(generating), **(screen_tasks(search.tasks) if search.rounds else {})}
 
 
 def _of_possible_orders(run: Run, model: Model, everyone: list[Candidate]) -> list[Candidate]:
@@ -121,20 +121,133 @@ def _of_possible_orders(run: Run, model: Model, everyone: list[Candidate]) -> li
 def _costs(search: Search) -> Mapping[str, int]:
     """How many answers to each task the search gives after the unedited model's."""
     counts: Counter[str] = Counter()
-    sizes = {contest.name: len(contest.candidates) for contest in search.contests}
-    before = 0
+    sizes, before = [len(contest.candidates) for contest in search.contests], 0
     for seen, left in search.rounds:
-        for name, size in sizes.items():
-            if size > left:
-                for choice in screen_tasks(search.tasks):
-                    counts[choice.name] += size * (seen - before)
-                sizes[name] = left
-        before = seen
-    for choice, task in search.tasks.items():
-        names = [choice.name, *([gold_of(choice).name] if task.kind == "generate" else [])]
-        for name in names:
-            counts[name] += sum(sizes.values()) * len(search.choice[choice]) + len(sizes) * len(search.test[choice])
+        for choice in screen_tasks(search.tasks):
+            counts[choice.name] += (seen - before) * sum(size for size in sizes if size > left)
+        sizes, before = [min(size, left) for size in sizes], seen
+    choosing, testing = for_golds(search.choice), for_golds(search.test)
+    for choice in with_golds(search.tasks):
+        counts[choice.name] += sum(sizes) * len(choosing[choice]) + len(sizes) * len(testing[choice])
+    for choice in search.tasks:
         counts[choice.name] += RIVALS * len(sizes) * len(search.test[choice])
     for choice in search.controls:
         counts[choice.name] += len(sizes) * len(search.test[choice])
     return counts
+
+
+SHARES = (1.0, 0.999, 0.99, 0.975, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.001)
+"""Of the draws, at which what luck gives is told."""
+
+
+def summarise(search: Search, model: Model) -> SearchSummary:
+    """The summary of a search that has run."""
+    study = search.study
+    draws = [contest.by_luck for contest in search.contests if contest.by_luck is not None]
+    by_luck = [pair for of in draws for pair in zip(SHARES, np.quantile(of, [1 - s for s in SHARES]), strict=True)]
+    return SearchSummary(
+        approximate=approximate(study.decoding.stop_loops),
+        earlier=search.earlier,
+        study=study,
+        model=SearchedModel.of(study.model.name, model),
+        tasks=tuple(
+            TaskSplit(
+                name=choice.name, kind=task.kind, control=choice in search.controls,
+                screen_items=len(search.screen.get(choice, ())), choice_items=len(search.choice.get(choice, ())),
+                test_items=len(search.test[choice]),
+            )
+            for choice, task in (*search.tasks.items(), *search.controls.items())
+        ),
+        candidates=tuple(_row(search, contest, each) for contest in search.contests for each in contest.candidates),
+        choices=tuple(_choice(contest, len(model.anatomy.blocks), study.level) for contest in search.contests),
+        luck=tuple(Luck(gain=float(gain), share=share) for share, gain in by_luck),
+        tests=tuple(_tests(search)),
+        rivals=tuple(_rivals(search)),
+    )  # fmt: skip
+
+
+def _row(search: Search, contest: Contest, candidate: Candidate) -> CandidateRow:
+    screen, screened = search.screened.get(candidate, (None, None))
+    states = dict.fromkeys(contest.gain, "evaluated") | {contest.best: "best, not chosen", contest.chosen: "chosen"}
+    state = states.get(candidate, f"screened out after {screened} items")
+    return CandidateRow(
+        **{name: getattr(candidate, name) for name in ("name", "family", "contest", "first", "length", "how")},
+        model=search.networks.name(candidate.order), edit=str(candidate.edit), screen=screen, screened=screened,
+        gain=contest.gain.get(candidate), gold_gain=contest.gold_gain.get(candidate), state=state,
+        chosen=state == "chosen",
+    )  # fmt: skip
+
+
+def _choice(contest: Contest, blocks: int, level: float) -> ContestChoice:
+    best, counts = contest.best, {"candidates": len(contest.candidates), "finalists": len(contest.finalists)}
+    if best is None:
+        return ContestChoice(contest=contest.name, nothing=ONE_ANSWER, **counts)
+    known: dict[str, Any] = {"candidate": best.name, "gain": contest.gain[best], **counts}
+    if contest.chosen is None:
+        known["nothing"] = "No candidate has more items right than the unedited model on the items that choose."
+    if contest.by_luck is not None:
+        low, median, high = np.quantile(contest.by_luck, [(1 - level) / 2, 0.5, (1 + level) / 2])
+        p = p_of_best(contest.gain[best], contest.by_luck)
+        known["luck"] = Estimate(value=median, low=low, high=high, p=p)
+    if best.written != tuple(range(blocks)):
+        known["order"] = order_text(best.written)
+    if best.damped != BASELINE:
+        known["edit"] = str(best.damped)
+    return ContestChoice(contest=contest.name, **known)
+
+
+def _tests(search: Search) -> Iterator[CandidateTest]:
+    """The chosen candidates on test items; p of those that are to be better corrected over tasks and searches."""
+    chosen = [(contest, contest.chosen) for contest in search.contests if contest.chosen is not None]
+    pairs = [(contest, each, choice) for contest, each in chosen for choice in (*search.tasks, *search.controls)]
+    margins = sum(_has_margin(search, contest, choice) for contest, _, choice in pairs)
+    tests = [_test(search, contest, each, choice, margins) for contest, each, choice in pairs]
+    better = [place for place, (contest, _, choice) in enumerate(pairs) if not _has_margin(search, contest, choice)]
+    p = [tests[place].gain.p or 0.0 for place in better]
+    looks = search.earlier + 1
+    several = [min(1.0, looks * each) for each in holm(p)]
+    corrected = dict(zip(better, several, strict=True)) if len(better) > 1 or looks > 1 else {}
+    for place, test in enumerate(tests):
+        yield test.model_copy(update={"gain": test.gain.model_copy(update={"p_corrected": corrected.get(place)})})
+
+
+def _has_margin(search: Search, contest: Contest, choice: TaskChoice) -> bool:
+    return contest.name != BETTER or choice in search.controls
+
+
+def _test(search: Search, contest: Contest, candidate: Candidate, choice: TaskChoice, margins: int) -> CandidateTest:
+    study, items, networks = search.study, search.test[choice], search.networks
+    before, after = (networks.answers(each, choice, items) for each in (None, candidate))
+    within = _has_margin(search, contest, choice)
+    level = 1 - (1 - study.level) / ((margins if within else 1) * (search.earlier + 1))
+    gain = Estimate.dropped(before.right, after.right, level).negative
+    return CandidateTest(
+        task=choice.name, contest=contest.name, candidate=candidate.name,
+        model=networks.name(candidate.order), edit=str(candidate.edit), control=choice in search.controls,
+        items=len(items), baseline=float(before.right.mean()), accuracy=Estimate.of(accuracy(after.right, study.level)),
+        gain=gain, gold_gain=Estimate.of(mean(after.gold - before.gold, study.level)),
+        verdict=_verdict(gain, study.margin / 100) if within else None, one_answer=collapsed(after, before)[2],
+    )  # fmt: skip
+
+
+def _verdict(gain: Estimate, margin: float) -> Verdict:
+    low, high = gain.low or 0.0, gain.high or 0.0
+    return "no worse" if low > -margin else "worse" if high < -margin else "cannot be told"
+
+
+def _rivals(search: Search) -> Iterator[RandomCandidate]:
+    level = search.study.level
+    for contest in search.contests:
+        for rival in contest.rivals:
+            for choice in search.tasks:
+                items = search.test[choice]
+                before, chosen, after = (
+                    search.networks.answers(each, choice, items).right for each in (None, contest.chosen, rival)
+                )
+                yield RandomCandidate(
+                    task=choice.name, contest=contest.name, name=rival.name,
+                    model=search.networks.name(rival.order), edit=str(rival.edit), items=len(items),
+                    accuracy=Estimate.of(accuracy(after, level)),
+                    gain=Estimate.dropped(before, after, level).negative,
+                    beyond=Estimate.dropped(after, chosen, level).negative,
+                )  # fmt: skip

@@ -1,28 +1,179 @@
-"""The search: a screen by log-probability that halves the candidates, a choice by accuracy on other items, what luck
+"""The search: candidates, a screen by log-probability that halves them, a choice by accuracy on other items, what luck
 gives there, and a test on items that neither saw.
+
+A candidate is an order of a model's blocks, and an edit of the network in that order. A dropped run is an exact zero
+ablation, so all drops are edits of the model itself. Repeats that end at one block are edits of one network: it repeats
+the longest run that ends there, and blocks of the copies that stand before a shorter run's begin are zeroed. So lengths
+and dampings share a batch, and in it all that stands before the first copy.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from lesion.core.cached_answers import Answers, CachedAnswers, gold_of, gold_tasks
+from lesion.core.cached_answers import Answers, CachedAnswers, for_golds, with_golds
 from lesion.core.run import Evaluation
 from lesion.core.study_file import ModelChoice, TaskChoice
-from lesion.edits.edit import BASELINE, Edit
+from lesion.edits.edit import BASELINE, SCALES, Edit, ScaleAttention, ScaleBlock, ScaleMlp, Single, composed, number
+from lesion.errors import UsageError
+from lesion.models.anatomy import Anatomy
 from lesion.models.load import Model
 from lesion.models.order import Order, order_text
 from lesion.models.reordered import in_order
+from lesion.report.wording import counted
 from lesion.statistics.luck import best_by_luck
-from lesion.studies.search.candidates import BETTER, Candidate
-from lesion.studies.search.study import SearchStudy
-from lesion.studies.truncation.search import Items, collapsed, looks, mean_of, screen_tasks
+from lesion.studies.search.study import Family, SearchStudy
+from lesion.studies.truncation.search import Items, collapsed, gold_gain, grid, looks, mean_of, screen_tasks
 from lesion.tasks.task import Item, Task
+
+BETTER = "better"
+"""The contest of all candidates that are to make a model better; each length of dropped runs is one of its own."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One change of the layout.
+
+    Attributes:
+        name: in words, unique in a search: `blocks 3–5 twice (×0.5)`; contest: `better`, or `drop 3`.
+        how: what is done, whatever the blocks: `3 blocks twice (×0.5)`; those that are done alike are its rivals.
+        order, edit: the network in which it is evaluated, and the edit of that network.
+        written, damped: the same as a checkpoint: its blocks, and the edit of the model that has these.
+        kept: for candidates of equal score: less changed comes first.
+    """
+
+    family: Family
+    name: str
+    contest: str
+    first: int
+    length: int
+    how: str
+    order: Order
+    edit: Edit
+    written: Order
+    damped: Edit
+    kept: float = 0.0
+
+
+def candidates(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> list[Candidate]:
+    """All candidates of a study, family by family."""
+    found: list[Candidate] = []
+    for family in study.family:
+        own = list(_FAMILIES[family](study, anatomy, layers))
+        if not own:
+            raise UsageError(
+                f"There is nothing to {family} in {anatomy.name}, which has {counted(len(anatomy.blocks), 'block')},"
+                f" with --lengths {','.join(map(str, study.lengths))} and --layers {study.layers}; give others."
+            )
+        found += own
+    return found
+
+
+def _runs(lengths: Sequence[int], layers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First block and length of every run within the layers."""
+    for length in sorted(lengths):
+        for first in layers:
+            if {*layers}.issuperset(range(first, first + length)):
+                yield first, length
+
+
+def _repeat(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> Iterator[Candidate]:
+    runs, blocks = list(_runs(study.lengths, layers)), len(anatomy.blocks)
+    lacking = [at for at in layers if None in (anatomy.block(at).attention, anatomy.block(at).mlp)]
+    if lacking and {*study.damping} != {1.0}:
+        raise UsageError(
+            f"Damping scales attention and MLP, and block {lacking[0]} of {anatomy.name} has not both; leave --damping"
+            " out, or give other --layers."
+        )
+    longest = {first + length - 1: length for first, length in runs}
+    for times in study.times:
+        for first, length in runs:
+            last = first + length - 1
+            most, rest = longest[last], range(last + 1, blocks)
+            order = (*range(last + 1), *[*range(last + 1 - most, last + 1)] * (times - 1), *rest)
+            written = (*range(last + 1), *[*range(first, last + 1)] * (times - 1), *rest)
+            for damping in study.damping:
+                ends = [last + 1 + copy * most for copy in range(1, times)]
+                zeroed = [ScaleBlock(place, 0.0) for end in ends for place in range(end - most, end - length)]
+                own = _damped([place for end in ends for place in range(end - length, end)], damping)
+                damped, parts = _damped(range(last + 1, last + 1 + length * (times - 1)), damping), [*zeroed, *own]
+                how = f"{_TIMES.get(times, f'{times} times')}{f' (×{number(damping)})' * (damping != 1)}"
+                yield Candidate(
+                    "repeat", f"{_named(first, length)} {how}", BETTER, first, length,
+                    f"{counted(length, 'block')} {how}", order, composed(parts) if parts else BASELINE, written,
+                    composed(damped) if damped else BASELINE, -length * (times - 1.0),
+                )  # fmt: skip
+
+
+_TIMES = {2: "twice", 3: "three times", 4: "four times"}
+
+
+def _damped(places: Sequence[int], damping: float) -> list[Single]:
+    """Attention and MLP multiplied each, as their last matrices can be, and as a block's whole contribution cannot."""
+    return [unit(place, damping) for place in places for unit in (ScaleAttention, ScaleMlp) if damping != 1]
+
+
+def _drop(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> Iterator[Candidate]:
+    blocks = len(anatomy.blocks)
+    for first, length in _runs(study.lengths, layers):
+        if length < blocks:
+            edit = composed([ScaleBlock(block, 0.0) for block in range(first, first + length)])
+            written = tuple(block for block in range(blocks) if not first <= block < first + length)
+            name, how = (f"{run} left out" for run in (_named(first, length), counted(length, "block")))
+            own = tuple(range(blocks))
+            yield Candidate("drop", name, f"drop {length}", first, length, how, own, edit, written, BASELINE)
+
+
+def _swap(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> Iterator[Candidate]:
+    blocks = len(anatomy.blocks)
+    for first, length in _runs(study.lengths, layers):
+        middle, end = first + length, first + 2 * length
+        if {*layers}.issuperset(range(middle, end)):
+            order = (*range(first), *range(middle, end), *range(first, middle), *range(end, blocks))
+            name = f"{_named(first, length)} behind {_named(middle, length)}"
+            how, kept = f"{counted(length, 'block')} swapped with the next", -2.0 * length
+            yield Candidate("swap", name, BETTER, first, length, how, order, BASELINE, order, BASELINE, kept)
+
+
+def _scale(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> Iterator[Candidate]:
+    for layer in layers:
+        for unit in study.unit:
+            if unit != "block" and getattr(anatomy.block(layer), unit) is None:
+                continue
+            for factor in study.factor:
+                edit = SCALES[unit](layer, factor)
+                how = f"{unit} ×{number(factor)}"
+                yield _edited("scale", f"{edit}", layer, how, edit, anatomy, -abs(factor - 1))
+
+
+def _truncate(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> Iterator[Candidate]:
+    for edit, row in grid(anatomy, layers, study.matrices, study.keep, study.side)[0].items():
+        how = f"{row.matrix} {row.side} {number(row.keep)}"
+        yield _edited("truncate", row.name, row.layer, how, edit, anatomy, row.rank / row.of - 1)
+
+
+def _edited(family: Family, name: str, layer: int, how: str, edit: Edit, anatomy: Anatomy, kept: float) -> Candidate:
+    order = tuple(range(len(anatomy.blocks)))
+    return Candidate(family, name, BETTER, layer, 1, how, order, edit, order, edit, kept)
+
+
+def _named(first: int, length: int) -> str:
+    return f"block {first}" if length == 1 else f"blocks {first}–{first + length - 1}"
+
+
+_FAMILIES: Mapping[Family, Callable[[SearchStudy, Anatomy, Sequence[int]], Iterator[Candidate]]] = {
+    "repeat": _repeat,
+    "drop": _drop,
+    "swap": _swap,
+    "scale": _scale,
+    "truncate": _truncate,
+}
+
 
 RIVALS = 5
 """Random candidates of the kind of the chosen one."""
@@ -73,15 +224,18 @@ class Networks:
 
     def answers(self, candidate: Candidate | None, choice: TaskChoice, items: Sequence[Item]) -> Answers:
         """The answers of a candidate, or of the unedited model."""
-        return self._caches[self._order(candidate)].answers(choice, items, candidate.edit if candidate else BASELINE)
+        cache, edit = self._of(candidate)
+        return cache.answers(choice, items, edit)
 
     def gold(self, candidate: Candidate | None, choice: TaskChoice, items: Sequence[Item]) -> float:
         """The mean log-probability of the gold answers."""
-        cache = self._caches[self._order(candidate)]
-        return mean_of(cache.golds(choice, items, candidate.edit if candidate else BASELINE))
+        cache, edit = self._of(candidate)
+        return mean_of(cache.golds(choice, items, edit))
 
-    def _order(self, candidate: Candidate | None) -> Order:
-        return candidate.order if candidate else self._own
+    def _of(self, candidate: Candidate | None) -> tuple[CachedAnswers, Edit]:
+        if candidate is None:
+            return self._caches[self._own], BASELINE
+        return self._caches[candidate.order], candidate.edit
 
 
 @dataclass
@@ -90,7 +244,7 @@ class Contest:
 
     Attributes:
         finalists: those left by the screen.
-        best: on the items that choose; chosen: the same, where it may be.
+        best: on the items that choose; chosen: the same, where it may be; rivals: of its kind.
         gain, gold_gain: of every finalist there, minus the unedited model's; mean over tasks.
         by_luck: gains of the best on draws of signs.
     """
@@ -103,6 +257,7 @@ class Contest:
     gain: dict[Candidate, float] = field(default_factory=dict)
     gold_gain: dict[Candidate, float] = field(default_factory=dict)
     by_luck: np.ndarray | None = None
+    rivals: list[Candidate] = field(default_factory=list)
 
 
 @dataclass
@@ -116,7 +271,6 @@ class Search:
 
     Attributes:
         screened: gain of the log-probability of the gold answers in the screen, and on how many items of each task.
-        rivals: of every contest, candidates of the kind of the chosen one.
     """
 
     study: SearchStudy
@@ -130,7 +284,6 @@ class Search:
     earlier: int = 0
     contests: list[Contest] = field(default_factory=list)
     screened: dict[Candidate, tuple[float, int]] = field(default_factory=dict)
-    rivals: dict[str, list[Candidate]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         by_contest: dict[str, list[Candidate]] = defaultdict(list)
@@ -156,37 +309,34 @@ class Search:
         """Screen, choose, and evaluate what was chosen and its rivals on the test items."""
         self._screen()
         everyone = [candidate for contest in self.contests for candidate in contest.finalists]
-        self._evaluate(everyone, self.tasks, self.choice, "answers on the items that choose")
+        self._evaluate(everyone, self.tasks, self.choice, "answers that choose")
         for contest in self.contests:
             self._choose(contest)
-        chosen = {contest.name: contest.chosen for contest in self.contests if contest.chosen is not None}
-        everything = {**self.tasks, **self.controls} if chosen else {}
-        self._evaluate(list(chosen.values()), everything, self.test, "answers on test items")
+        chosen = [contest.chosen for contest in self.contests if contest.chosen is not None]
+        self._evaluate(chosen, {**self.tasks, **self.controls}, self.test, "test answers")
         generator = np.random.default_rng(self.study.seed)
         for contest in self.contests:
-            best = chosen.get(contest.name)
+            best = contest.chosen
             alike = [each for each in contest.candidates if best and each.how == best.how and each != best]
-            drawn = sorted(generator.choice(len(alike), min(RIVALS, len(alike)), replace=False)) if alike else []
-            self.rivals[contest.name] = [alike[place] for place in drawn]
-        if rivals := [rival for own in self.rivals.values() for rival in own]:
-            self.networks.evaluate(rivals, self.tasks, self.test, "answers of random candidates")
+            if alike:
+                drawn = sorted(generator.choice(len(alike), min(RIVALS, len(alike)), replace=False))
+                contest.rivals = [alike[place] for place in drawn]
+        if rivals := [rival for contest in self.contests for rival in contest.rivals]:
+            self.networks.evaluate(rivals, self.tasks, self.test, "answers of rivals")
 
     def _evaluate(self, candidates: Sequence[Candidate], tasks: Tasks, items: Items, what: str) -> None:
         """Evaluate tasks and, of those that generate, the log-probability of the gold answers too."""
-        generating = gold_tasks({choice: task for choice, task in tasks.items() if task.kind == "generate"})
-        of_golds = {gold_of(choice): drawn for choice, drawn in items.items()}
-        if tasks:
-            self.networks.evaluate(candidates, {**tasks, **generating}, {**items, **of_golds}, what)
+        if candidates:
+            self.networks.evaluate(candidates, with_golds(tasks), for_golds(items), what)
 
     def _screen(self) -> None:
         tasks = screen_tasks(self.tasks)
         alive = {contest.name: contest.candidates for contest in self.contests}
         for seen, left in self.rounds:
             some = {choice: drawn[:seen] for choice, drawn in self.screen.items()}
-            items = {**some, **{gold_of(choice): drawn for choice, drawn in some.items()}}
             large = {name: own for name, own in alive.items() if len(own) > left}
             everyone = [candidate for own in large.values() for candidate in own]
-            self.networks.evaluate(everyone, tasks, items, "answers of the screen")
+            self.networks.evaluate(everyone, tasks, for_golds(some), "screen answers")
             before = {choice: self.networks.gold(None, choice, drawn) for choice, drawn in some.items()}
             for name, own in large.items():
                 for candidate in own:
@@ -195,12 +345,10 @@ class Search:
                 ranked = sorted(own, key=lambda candidate: (self.screened[candidate][0], candidate.kept), reverse=True)
                 alive[name] = ranked[:left]
         for contest in self.contests:
-            kept = set(alive[contest.name])
-            contest.finalists = [candidate for candidate in contest.candidates if candidate in kept]
+            contest.finalists = [each for each in contest.candidates if each in alive[contest.name]]
 
     def _gain(self, candidate: Candidate, choice: TaskChoice, items: Sequence[Item], before: float) -> float:
-        after = self.networks.gold(candidate, choice, items)
-        return 0.0 if after == before else after - before  # −∞ − −∞ would be no number
+        return gold_gain(before, self.networks.gold(candidate, choice, items))
 
     def _choose(self, contest: Contest) -> None:
         own = {choice: self.networks.answers(None, choice, items) for choice, items in self.choice.items()}

@@ -8,13 +8,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import ANYWAY, ITEMS, ONE_MODEL, Count, Items, Listed, Number, Several, Text, Whole
-from lesion.core.layers import LAYERS, Layers, parse_layers
+from lesion.core.fields import ITEMS, Count, Items, Listed, Number, Several, Text, Whole
 from lesion.core.method import Method
 from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, kind_key, one_of, option
-from lesion.core.study_file import ModelChoice, OneModel, OneTask, Questions
+from lesion.core.study_file import ModelChoice, OneTask
 from lesion.edits.place import BlockUnit
-from lesion.studies.truncation.study import KEPT, MATRICES, SIDE, Share, Sides
+from lesion.studies.truncation.study import KEPT, MATRICES, SIDE, EditSearch, Share, Sides
 
 Family = Literal["repeat", "drop", "swap", "scale", "truncate"]
 OF: Mapping[str, tuple[Family, ...]] = {
@@ -26,7 +25,7 @@ OF: Mapping[str, tuple[Family, ...]] = {
 """Options that only candidates of some families have."""
 
 
-class SearchStudy(Questions):
+class SearchStudy(EditSearch):
     """Search for a layout that makes a model better, or for blocks it can do without: chosen on some items, tested on
     others.
 
@@ -38,7 +37,6 @@ class SearchStudy(Questions):
     IDENTITY_PREFIX: ClassVar[str] = "lesion search"
 
     kind: Literal["search"] = kind_key("search")
-    model: OneModel = ONE_MODEL
     family: Several[Family] = option(
         ("repeat",), help=f"What is tried: {one_of(Family)}; several by commas.", many="comma", identity=NOT_IN_IDENTITY
     )
@@ -49,7 +47,6 @@ class SearchStudy(Questions):
         shown="1 to 8",
         identity=NOT_IN_IDENTITY,
     )
-    layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
     times: Several[Annotated[Whole, Field(ge=2, le=10)]] = option(
         (2,), help="How often a repeated run stands in the model.", many="comma", identity=NOT_IN_IDENTITY
     )
@@ -84,7 +81,6 @@ class SearchStudy(Questions):
         identity=NOT_IN_IDENTITY,
     )
     items: Items = ITEMS(200)
-    anyway: bool = ANYWAY
     validation: Annotated[Number, Field(gt=0, lt=1)] = option(
         0.5,
         help="Share of items for the choice, half of them for the screen; the others test it.",
@@ -120,11 +116,6 @@ class SearchStudy(Questions):
         if "scale" in self.family and 1 in self.factor:
             raise ValueError("factor 1 changes nothing; give other factors.")
         return self
-
-    @override
-    def look_ahead(self, blocks: Mapping[str, int]) -> None:
-        for name, count in blocks.items():
-            parse_layers(self.layers, count, name)
 
     @override
     def styles_of(self, model: ModelChoice) -> dict[str, str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from typing_extensions import override
 from lesion.core.result import S, StudyResult
 from lesion.report import wording
 from lesion.report.blocks import Block, Check, Folded, entries
-from lesion.report.checks import FEW
+from lesion.report.checks import FEW, GAIN
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Bars, Curves, Map, Mark
 from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
-from lesion.report.values import CHANGE, NATS, POINTS, SHARE, WHOLE_SHARE, Estimate, decimals
-from lesion.report.wording import ALPHA, counted
+from lesion.report.values import CHANGE, NATS, POINTS, SHARE, Estimate, decimals
+from lesion.report.wording import counted
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.truncation.result import (
     BEST,
@@ -40,16 +40,39 @@ from lesion.studies.truncation.result import (
     Unedited,
 )
 
-VERBS = {1: "raises", -1: "lowers", 0: "takes"}
+VERBS = {1: "rises", -1: "falls", 0: "goes"}
+UNSHOWN = {0: ": not shown to be a change"}
+GAINS_FIRST = {1: 0, -1: 1, 0: 2}
+
+
+def moves(name: str, what: str, side: int, ends: str) -> str:
+    """`With block 3 left out, sums falls from 41.0 % to 21.0 % on test items`, without its full stop."""
+    return f"With {name}, {what} {VERBS[side]} {ends} on test items"
+
+
+def ends(before: float | None, after: float | None) -> str:
+    """`from 41.0 % to 47.5 %`."""
+    return f"from {SHARE.text(before)} to {SHARE.text(after)}"
+
+
+def one_answer(name: str, task: str) -> str:
+    """That an accuracy under an edit is only that of a label."""
+    return f"With {name} the model gives nearly always one answer to {task}, so that its accuracy says nothing."
+
+
+def size(gain: Estimate, items: int, *further: str) -> str:
+    """The change with its interval and test, and what else is surely changed."""
+    accuracy = f"Accuracy changes by {CHANGE.text(gain)} ({p_text(gain)})".removesuffix(" ()")
+    return f"{wording.listed([accuracy, *further])} ({counted(items, 'test item')})."
 
 
 @rule
 def what_the_cut_does(summary: TruncationSummary) -> Iterable[Claim]:
     """What the edit that the search leaves behind does on the test items of every task, beside forbidding tokens.
 
-    Says: Keeping C raises T from A to B on test items, but forbidding N first tokens gives D. | Keeping C raises T from
-    A to B on test items, more than any of its N rivals. | Keeping C lowers T from A to B on test items. | Keeping C
-    takes T from A to B on test items: not shown to be a change. | Keeping C gives nearly always one answer on T. | No
+    Says: With C, T rises from A to B on test items, but forbidding N first tokens gives D. | With C, T rises from A to
+    B on test items, more than any of its N rivals. | With C, T falls from A to B on test items. | With C, T goes from A
+    to B on test items: not shown to be a change. | With C the model gives nearly always one answer to T. | No
     truncation was better than the unedited model on validation items.
     Needs: an interval on test items that excludes 0, and of accuracy an exact paired p of at most .05, not corrected
     for several tasks; rivals are beaten by the same test of the difference
@@ -57,22 +80,22 @@ def what_the_cut_does(summary: TruncationSummary) -> Iterable[Claim]:
     if summary.chosen is None or summary.kept is None:
         yield Claim((summary.nothing or "Nothing was chosen.",))
         return
-    gains_first = {1: 0, -1: 1, 0: 2}
-    for test in sorted(summary.kept_tests, key=lambda test: gains_first[direction(summary, test)]):
-        sentences = [_moves(summary, test, summary.kept), _size(test), *_form(summary, test)]
-        yield Claim(tuple(sentences), ((EditOf(what=summary.role(summary.kept), edit=summary.kept), test),))
+    name, edit = f"{summary.name(summary.kept)} kept", EditOf(what=summary.role(summary.kept), edit=summary.kept)
+    for test in sorted(summary.kept_tests, key=lambda test: GAINS_FIRST[direction(summary, test)]):
+        further = [f"log-probability of gold answers by {NATS.text(test.gold_gain)}"] * (test.gold_gain.side != 0)
+        tokens = {"right": test.right_gain, "tempting": test.tempting_gain}
+        further += [
+            f"probability of the {role} token by {CHANGE.text(g)}" for role, g in tokens.items() if g and g.side
+        ]
+        sentences = _moves(summary, test, name), size(test.gain, test.items, *further), *_form(summary, test)
+        yield Claim(sentences, ((edit, test),))
 
 
 def direction(summary: TruncationSummary, test: Tested) -> int:
     """1 for a gain, −1 for a loss: the objective's interval on test items lies beyond 0 (and p is small); else 0."""
     if test.collapsed:
         return 0
-    return test.gold_gain.side if summary.by_gold else _shown(test.gain)
-
-
-def _shown(change: Estimate) -> int:
-    """The side of 0 on which an interval lies, where p is small as well."""
-    return change.side if (change.p or 0.0) <= ALPHA else 0
+    return {"accuracy": test.gain, "gold": test.gold_gain}[summary.study.objective].shown
 
 
 def rivals_of(summary: TruncationSummary, task: str) -> list[Rival]:
@@ -80,57 +103,38 @@ def rivals_of(summary: TruncationSummary, task: str) -> list[Rival]:
     return [rival for rival in summary.rivals if rival.task == task and (rival.what != "forbidden" or rival.fitted)]
 
 
-def _fitted(summary: TruncationSummary, task: str) -> Rival | None:
-    return next((rival for rival in rivals_of(summary, task) if rival.what == "forbidden"), None)
-
-
-def _moves(summary: TruncationSummary, test: Tested, edit: str) -> str:
-    kept = f"Keeping {summary.name(edit)}"
+def _moves(summary: TruncationSummary, test: Tested, name: str) -> str:
     if test.collapsed:
-        share = WHOLE_SHARE.text(test.label_share)
-        return f"{kept} gives one answer to {share} of {test.task}: its accuracy says nothing."
-    side = direction(summary, test)
-    text = f"{kept} {VERBS[side]} {test.task} from {SHARE.text(test.baseline)} to {SHARE.text(test.accuracy.value)}"
+        return one_answer(name, test.task)
+    side, rivals = direction(summary, test), rivals_of(summary, test.task)
+    text = moves(name, test.task, side, ends(test.baseline, test.accuracy.value))
     if summary.by_gold:
-        gain = NATS.text(test.gold_gain.value)
-        text = f"{kept} {VERBS[side]} the log-probability of gold answers of {test.task} by {gain}"
-    rivals = rivals_of(summary, test.task)
+        text = moves(
+            name, f"the log-probability of gold answers of {test.task}", side, f"by {NATS.text(test.gold_gain.value)}"
+        )
     unbeaten = [rival for rival in rivals if not rival.beaten]
-    forbidding = _fitted(summary, test.task)
-    further = ": not shown to be a change" * (side == 0)
-    if side == 1 and forbidding in unbeaten and forbidding is not None:
-        tokens = counted(len(forbidding.forbidden), "first token")
-        further = f", but forbidding {tokens} gives {SHARE.text(forbidding.accuracy.value)}"
+    further = UNSHOWN.get(side, "")
+    if side == 1 and (forbidding := [rival for rival in unbeaten if rival.what == "forbidden"]):
+        tokens = counted(len(forbidding[0].forbidden), "first token")
+        further = f", but forbidding {tokens} gives {SHARE.text(forbidding[0].accuracy.value)}"
     elif side == 1 and unbeaten:
         further = f", but not shown to be more than {unbeaten[0].name}"
     elif side == 1 and rivals:
         further = f", more than any of its {len(rivals)} rivals"
-    return f"{text} on test items{further}."
-
-
-def _size(test: Tested) -> str:
-    """The change with its interval and test, and what is surely changed beside what the search maximises."""
-    changes = [f"Accuracy changes by {CHANGE.text(test.gain)} ({p_text(test.gain)})".removesuffix(" ()")]
-    if test.gold_gain.side:
-        changes.append(f"log-probability of gold answers by {NATS.text(test.gold_gain)}")
-    tokens = {"right": test.right_gain, "tempting": test.tempting_gain}
-    changes += [f"probability of the {role} token by {CHANGE.text(g)}" for role, g in tokens.items() if g and g.side]
-    return f"{wording.listed(changes)} ({counted(test.items, 'test item')})."
+    return f"{text}{further}."
 
 
 def _form(summary: TruncationSummary, test: Tested) -> list[str]:
     """What the cut adds to forbidding tokens, and whether the forced choice moves: the form of the answer aside."""
-    texts = []
-    forbidding = _fitted(summary, test.task)
-    if forbidding is not None and forbidding.beyond is not None:
-        texts.append(f"on top of forbidding tokens the cut adds {CHANGE.text(forbidding.beyond)}")
-    elif any(rival.what == "forbidden" and rival.task == test.task for rival in summary.rivals):
+    texts, rivals = [], [rival for rival in summary.rivals if rival.task == test.task]
+    if any(rival.what == "forbidden" for rival in rivals) and not any(rival.fitted for rival in rivals):
         texts.append("forbidding its frequent wrong first tokens does not help the unedited model")
-    for forced in rivals_of(summary, test.task):
-        if forced.what in FORCED and forced.edited is not None and forced.beyond is not None:
-            moved = f"{CHANGE.text(forced.beyond)}{'' if _shown(forced.beyond) else ', not shown to move'}"
-            ends = " to ".join(SHARE.text(share.value) for share in (forced.accuracy, forced.edited))
-            texts.append(f"the {forced.name} goes from {ends} ({moved})")
+    for rival in rivals:
+        if rival.fitted and rival.beyond is not None:
+            texts.append(f"on top of forbidding tokens the cut adds {CHANGE.text(rival.beyond)}")
+        if rival.what in FORCED and rival.edited is not None and rival.beyond is not None:
+            moved = f"{CHANGE.text(rival.beyond)}{', not shown to move' * (rival.beyond.shown == 0)}"
+            texts.append(f"the {rival.name} goes {ends(rival.accuracy.value, rival.edited.value)} ({moved})")
     return [f"{wording.capital('; '.join(texts))}."] if texts else []
 
 
@@ -152,13 +156,12 @@ def whether_the_spectrum_matters(summary: TruncationSummary) -> Iterable[Claim]:
         drawn = [rival.accuracy.value or 0.0 for rival in placed if rival.what == "subspace"]
         levels = [f"{rival.name} {SHARE.text(rival.accuracy.value)}" for rival in placed if rival.what != "subspace"]
         if drawn:
-            ends = f"{SHARE(min(drawn))} to {SHARE.text(max(drawn))}"
-            levels.insert(0, f"{len(drawn)} random subspaces of that rank {ends}")
+            span = f"{SHARE(min(drawn))} to {SHARE.text(max(drawn))}"
+            levels.insert(0, f"{len(drawn)} random subspaces of that rank {span}")
         beaten = all(rival.beaten for rival in rivals)
         first = ["Nothing in the spectrum is shown to matter."] * (side == 1 and not beaten)
-        cut = f"On {test.task} the cut gives {SHARE.text(test.accuracy)}"
-        sentences = [*first, f"{cut}; in its place {wording.listed(levels)}."]
-        yield Claim(tuple(sentences), tuple(placed))
+        cut = f"On {test.task} the cut gives {SHARE.text(test.accuracy)}; in its place {wording.listed(levels)}."
+        yield Claim((*first, cut), tuple(placed))
 
 
 @rule
@@ -183,8 +186,6 @@ def how_the_search_went(summary: TruncationSummary) -> Iterable[Claim]:
         yield Claim(tuple(sentences), () if best is None else (best,))
 
 
-FULL_POINTS, FULL_NATS = 0.2, 1.0
-"""At this change the colour of a map is full: small gains beside much larger losses stay visible."""
 READING = (
     "A cell replaces one matrix by a part of its spectrum: the largest singular values (top) or the smallest (bottom),"
     " keep being the fraction of the rank. A gain on validation items alone is what choosing the best of many gives"
@@ -193,6 +194,7 @@ READING = (
     " its rivals. First tokens are forbidden at decoding, those of the unedited model's most frequent wrong answers on"
     " validation items; random subspaces, a deleted branch and a constant factor stand in the place of the cut.",
 )
+CHOSEN_APART = "Chosen on other items than it is tested on."
 METHOD = "Truncations are tried on validation items; the best is tested on items that the search never saw."
 
 
@@ -225,7 +227,7 @@ class TruncationResult(SearchedResult[TruncationSummary]):
     """A truncation search: its numbers, and the edit that it chose as a file.
 
     Attributes:
-        table: one row per cell and task, as in `cells.csv`. A cell that was not evaluated in full has one row.
+        table: one row per cell and task, as in `cells.csv`.
     """
 
     SUMMARY = TruncationSummary
@@ -260,9 +262,8 @@ class TruncationResult(SearchedResult[TruncationSummary]):
     @property
     @override
     def facts(self) -> list[tuple[str, str]]:
-        summary = self.summary
-        study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
-        return [*entries(study), *entries(summary.model.model_dump(exclude={"name"}))]
+        study = self.summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
+        return list(entries({**study, **self.summary.model.model_dump(exclude={"name"})}))
 
     @override
     def chapter(self) -> Chapter:
@@ -273,15 +274,11 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
     tasks = wording.listed([task.name for task in summary.tasks])
     yield Part(
         f"Does removing a part of a matrix make {summary.model.name} better at {tasks}?",
-        Rows(
-            "", list(_compared(summary)), (Compared,), "On test items",
-            "p: McNemar's exact test of the cut against the rival.",
-        ),
+        Rows("", list(_compared(summary)), (Compared,), "On test items"),
         (
             Bars(
                 "gain", "name", by="what", panel="task", name="test",
-                caption="Gain in accuracy over the unedited model. On the items that chose it the best of many is"
-                " partly luck.",
+                caption="Gain over the unedited model; on the items that chose it the best of many is partly luck.",
             ),
         ),
         (*what_the_cut_does(summary), *whether_the_spectrum_matters(summary)),
@@ -313,7 +310,7 @@ def _parts(summary: TruncationSummary) -> Iterator[Part]:
         )  # fmt: skip
     if summary.path:
         steps = [(step, step.after) for step in summary.path]
-        rows = Rows("composition", steps, (Step, Score), "Steps of the composition", "On validation items.")
+        rows = Rows("composition", steps, (Step, Score), "Composition", "On validation items.")
         yield Part("Do cuts of several matrices add up?", rows, short="Composition")
 
 
@@ -324,8 +321,7 @@ def _spectra(summary: TruncationSummary) -> tuple[Block, ...]:
         for spectrum in summary.spectra
         for index, value in zip(spectrum.index, spectrum.values, strict=True)
     ]
-    caption = "Singular values against their number, which is logarithmic."
-    figure = Curves("value", "number", "block", log=True, panel="matrix", caption=caption).figure(values, "spectra")
+    figure = Curves("value", "number", "block", log=True, panel="matrix").figure(values, "spectra")
     rows = Rows("spectra", values, (SingularValue,), "Singular values")
     return (Folded("Spectra", (figure, Table.of(rows))),) if figure is not None else ()
 
@@ -340,14 +336,10 @@ def _tables(summary: TruncationSummary) -> tuple[Rows, ...]:
     of_edits = ((single, summary.best, summary.best_tests), ("composed", summary.composed, summary.composed_tests))
     tested = [(EditOf(what=what, edit=edit), test) for what, edit, tests in of_edits if edit for test in tests]
     return (
+        Rows("test", tested, (EditOf, Tested), "Every edit", "Gold: mean log-probability of the gold answers."),
         Rows(
-            "test", tested, (EditOf, Tested), "Every edit on test items",
-            "Gold: mean log-probability of the gold answers.",
-        ),
-        Rows(
-            "rivals", summary.rivals, (Rival,), "Every rival on test items",
-            "Marked: as many forbidden tokens as are best on validation items. p: McNemar's exact test of what the cut"
-            " adds.", marked="fitted",
+            "rivals", summary.rivals, (Rival,), "Every rival",
+            "Marked: as many forbidden tokens as are best on validation items.", marked="fitted",
         ),
         Rows("baseline", summary.unedited, (Unedited,), "The unedited model"),
     )  # fmt: skip
@@ -356,19 +348,15 @@ def _tables(summary: TruncationSummary) -> tuple[Rows, ...]:
 def _compared(summary: TruncationSummary) -> Iterator[Compared]:
     """The cut on test items, its rivals there, and the cut on the items that chose it."""
     edit = summary.kept or summary.best or ""
-    cell = summary.by_edit.get(edit)
+    of_cell = {outcome.task: outcome for cell in summary.cells if cell.edit == edit for outcome in cell.outcomes}
     for test in summary.kept_tests or summary.best_tests:
-        task = test.task
-        yield Compared(task=task, name=summary.name(edit), what="the cut", accuracy=test.accuracy, gain=test.gain)
+        task, name, what = test.task, summary.name(edit), "the cut"
+        yield Compared(task=task, name=name, what=what, accuracy=test.accuracy, gain=test.gain)
         for rival in rivals_of(summary, task):
-            if rival.what not in FORCED:
-                what = "form of the answer" if rival.what == "forbidden" else "in its place"
-                gain = rival.gain or Estimate(value=None)
-                yield Compared(
-                    task=task, name=rival.name, what=what, accuracy=rival.accuracy, gain=gain, beyond=rival.beyond
-                )
-        outcome = None if cell is None else cell.on(task)
-        if outcome is not None:
+            what, level = {"forbidden": "form of the answer"}.get(rival.what, "in its place"), rival.accuracy
+            if (gain := rival.gain) is not None:
+                yield Compared(task=task, name=rival.name, what=what, accuracy=level, gain=gain, beyond=rival.beyond)
+        if outcome := of_cell.get(task):
             name, what = "the cut, on the items that chose it", "chosen on these items"
             yield Compared(task=task, name=name, what=what, accuracy=outcome.accuracy, gain=outcome.gain)
 
@@ -383,7 +371,7 @@ def _cells(summary: TruncationSummary) -> Rows:
             chosen = cell.edit == summary.chosen
             lines.append((cell, outcome, CellState(gold_gain=gold_gain, chosen=chosen, state=_state(summary, cell))))
     return Rows(
-        "cells", lines, (TruncatedMatrix, Outcome, CellState), "All cells on the validation items",
+        "cells", lines, (TruncatedMatrix, Outcome, CellState), "All cells",
         "Intervals hold for one cell each, not for the best of all. Parameters saved: as two thin factors.",
         marked="chosen", hidden=frozenset({"items", "gold", "collapsed"}),
     )  # fmt: skip
@@ -405,33 +393,32 @@ def _maps(summary: TruncationSummary) -> tuple[Mark, ...]:
     look: dict[str, Any] = {"over": "layer", "up": "keep", "boxed": "chosen", "hue": "gain"}
     answered: dict[str, Any] = {**look, "panel": ("task", "matrix", "side"), "only": {"collapsed": False}}
     accuracy = Map(
-        "gain", full=FULL_POINTS, name="map", **answered,
-        caption="Gain in accuracy on validation items, in points; the colour is full at 20. Boxed: the chosen cut."
-        " Missing cells were screened out, given up early, or keep the same as another.",
+        "gain", full=0.2, name="map", **answered,
+        caption="Gains on validation items; the colour is full at 20 points. Boxed: the chosen cut. Missing cells were"
+        " screened out, given up early, or keep the same as another.",
     )  # fmt: skip
-    gold = Map(
-        "gold_gain", full=FULL_NATS, name="map-gold", **answered,
-        caption="Gain of the mean log-probability of the gold answers on validation items, in nats; full at 1.",
-    )  # fmt: skip
-    screen = Map(
-        "screen", full=FULL_NATS, name="map-screen", panel=("matrix", "side"), **look,
-        caption="What the screen saw of every cell: the log-probability of the gold answers, in nats; full at 1.",
-    )  # fmt: skip
-    first = (gold, accuracy) if summary.by_gold else (accuracy, gold)
-    return first if summary.screen is None else (*first, screen)
+    gold = Map("gold_gain", full=1.0, name="map-gold", caption="Log-probability of gold answers, in nats.", **answered)
+    screen = Map("screen", full=1.0, name="map-screen", panel=("matrix", "side"), caption="On the screen.", **look)
+    return (gold, accuracy, screen) if summary.by_gold else (accuracy, gold, screen)
+
+
+def grounds(baselines: Iterable[tuple[str, float, int]], collapsed: Sequence[str], *, gains: bool) -> Iterator[Check]:
+    """Whether a test can be believed, by the unedited accuracy and number of items of every task."""
+    tests = list(baselines)
+    if full := [name for name, accuracy, items in tests if gains and (1 - accuracy) * items < GAIN - 0.5]:
+        yield Check("bad", f"Fewer than {GAIN} test items are wrong, so that no gain can show: {wording.listed(full)}.")
+    if none := [name for name, accuracy, _ in tests if accuracy == 0]:
+        yield Check("bad", f"The unedited model has no test item right: {wording.listed(none)}.")
+    if few := [name for name, _, items in tests if items < FEW]:
+        yield Check("bad", f"Fewer than {FEW} test items, so that chance decides much: {wording.listed(few)}.")
+    if collapsed:
+        yield Check("bad", f"Nearly always one answer: {wording.listed(collapsed)}.")
 
 
 def _checks(summary: TruncationSummary) -> Iterator[Check]:
-    tested = [base for base in summary.unedited if base.part == "test"]
-    ends = [base.task for base in tested if base.accuracy.value in (0, 1)]
-    if ends:
-        yield Check("bad", f"The unedited model has none or all of the test items right: {wording.listed(ends)}.")
-    if few := [base.task for base in tested if base.items < FEW]:
-        yield Check("bad", f"Fewer than {FEW} test items, so that chance decides much: {wording.listed(few)}.")
-    if collapsed := [test.task for test in summary.kept_tests if test.collapsed]:
-        yield Check("bad", f"Nearly always one answer under the cut: {wording.listed(collapsed)}.")
+    tested = [(base.task, base.accuracy.value or 0.0, base.items) for base in summary.unedited if base.part == "test"]
+    yield from grounds(tested, [test.task for test in summary.kept_tests if test.collapsed], gains=True)
+    if summary.chosen and not summary.study.compose:
+        yield Check("good", CHOSEN_APART, "truncate", "--compose")
     elif summary.chosen:
-        yield Check("good", "Answers under the cut differ from item to item.")
-    if summary.chosen:
-        further = () if summary.study.compose else ("truncate", "--compose")
-        yield Check("good", "Chosen on other items than it is tested on.", *further)
+        yield Check("good", CHOSEN_APART)

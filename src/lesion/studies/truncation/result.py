@@ -9,23 +9,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from lesion.core.values import Summary
+from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import CHANGE, NATS, SHARE, WHOLE_SHARE, Estimate, Form, Number, Value, decimals
-from lesion.report.wording import ALPHA
 from lesion.studies.truncation.study import TruncationStudy
 
 if TYPE_CHECKING:  # pages are made without torch
     from lesion.models.load import Model
 
-UNEDITED = "baseline"
-"""The text form of no edit: how the unedited model is named among edits."""
-JOINT = " + "
-"""What stands between the parts of a composed edit in its text."""
 BEST = "best.edit"
 """The file of the edit that a search chose."""
-SEARCHED = "searched"
-"""What stands for the model that was searched, among revisions."""
 ItemsPart = Literal["validation", "test"]
 FORCED = ("relation", "pair")
 """Rivals that are another form of the question: a forced choice, which is asked with the edit and without."""
@@ -43,13 +37,8 @@ class SearchedModel(Value):
     @classmethod
     def of(cls, name: str, model: Model) -> SearchedModel:
         """A model under the name that the study gives it."""
-        return cls(
-            name=name,
-            fingerprint=model.fingerprint,
-            blocks=len(model.anatomy.blocks),
-            family=model.anatomy.family,
-            dtype=model.dtype_name,
-        )
+        about = {"fingerprint": model.fingerprint, "family": model.anatomy.family, "dtype": model.dtype_name}
+        return cls(name=name, blocks=len(model.anatomy.blocks), **about)
 
 
 class SearchedTask(Value):
@@ -101,12 +90,7 @@ class Outcome(Edited):
 
 
 class CellState(Row):
-    """What became of a cell.
-
-    Attributes:
-        gold_gain: edited minus unedited mean log-probability of the gold answers, where answers are not all the same.
-        chosen: whether the search chose it.
-    """
+    """What became of a cell; `gold_gain` is unknown where answers are all the same."""
 
     gold_gain: Number = column("Gold", NATS, default=None)
     chosen: bool = column()
@@ -120,7 +104,7 @@ class TruncatedMatrix(Row):
         rank, of: how many singular values are kept, and how many there are.
         saved: parameters fewer as two thin factors; negative where they are more.
         screen: mean log-probability of the gold answers on the screened items, minus the unedited model's.
-        eliminated: after how many items the cell was given up; None: it was not.
+        eliminated: after how many items the cell was given up.
         score: mean over tasks of what the search maximises.
         outcomes: one per task; none where the cell was not evaluated in full.
     """
@@ -139,10 +123,6 @@ class TruncatedMatrix(Row):
     score: Number = column(default=None)
     outcomes: tuple[Outcome, ...] = ()
 
-    def on(self, task: str) -> Outcome | None:
-        """The outcome on a task; None where the cell was not evaluated in full."""
-        return next((outcome for outcome in self.outcomes if outcome.task == task), None)
-
     @property
     def name(self) -> str:
         """`the top 1 % of 3.mlp.up`."""
@@ -151,7 +131,7 @@ class TruncatedMatrix(Row):
 
 
 class EditOf(Row):
-    """Which edit a line is about: what it is to the search, its text form, and its name."""
+    """Which edit a line is about: what it is to the search, and its text form."""
 
     what: str = column("Edit", label=True)
     edit: str = column()
@@ -173,19 +153,18 @@ class Tested(Edited):
     tempting_gain: Estimate | None = column("Tempting token", CHANGE, default=None, key="p_tempting_gain")
 
 
-class Compared(Row):
-    """The edit, or a rival of it, on the test items of one task: a bar of the first figure.
-
-    Attributes:
-        name: what it is.
-        what: `the cut`, `the cut, on the items that chose it`, `answer's form` or `in its place`.
-        gain: over the unedited model; beyond: what the cut has more.
-    """
+class Gained(Row):
+    """What was chosen, or what it is compared with: a bar of the first figure, coloured by `what` it is."""
 
     task: str = column("Task", label=True)
     name: str = column("Edit", label=True)
     what: str
     gain: Estimate = column("Gain", CHANGE)
+
+
+class Compared(Gained):
+    """The edit, or a rival of it, on the test items of one task; `beyond`: what the cut has more."""
+
     accuracy: Estimate = column("Accuracy", SHARE)
     beyond: Estimate | None = column("The cut adds", CHANGE, default=None, p="p")
 
@@ -199,8 +178,7 @@ class Rival(Row):
             an edit and with it; in the place of the edit `subspace` (a random one of the same rank), `branch` (deleted)
             and `factor` (the matrix multiplied by the best constant).
         rival: the edit that stands in the place of the chosen one, as text; `baseline` where none does.
-        draw: of a random subspace.
-        forbidden: the texts of the tokens that are forbidden.
+        draw: of a random subspace; forbidden: the texts of the tokens.
         fitted: of `forbidden`, whether so many are best on validation items, and better there than none.
         validation: accuracy on validation items, of what was fitted there; of `factor` the mean over tasks.
         candidates, chance: of a forced choice, how many texts there are and the share that guessing has right, means.
@@ -229,24 +207,23 @@ class Rival(Row):
         if self.what == "forbidden":
             texts = ", ".join(f"“{wording.short(text, 12)}”" for text in self.forbidden)
             return f"{wording.counted(len(self.forbidden), 'wrong first token')} forbidden ({texts})"
-        if self.what in FORCED:
-            kind = "texts of the item" if self.what == "pair" else "answers of its relation"
-            return f"forced choice among {self.candidates:.0f} {kind}"
-        if self.what == "subspace":
-            return f"random subspace of that rank, draw {self.draw}"
-        if self.what == "branch":
-            return f"{self.rival.replace('×0 + ', ', ').removesuffix('×0')} deleted"
-        return self.rival
+        names = {
+            "pair": f"forced choice among {self.candidates or 0:.0f} texts of the item",
+            "relation": f"forced choice among {self.candidates or 0:.0f} answers of its relation",
+            "subspace": f"random subspace of that rank, draw {self.draw}",
+            "branch": f"{self.rival.replace('×0 + ', ', ').removesuffix('×0')} deleted",
+        }
+        return names.get(self.what, self.rival)
 
     @derived.column(key="forbidden")
     def forbidden_texts(self) -> str:
-        """The texts of the tokens that are forbidden, quoted."""
+        """The texts of the forbidden tokens, quoted."""
         return " ".join(map(repr, self.forbidden))
 
     @property
     def beaten(self) -> bool:
         """Whether the edit is shown to be better."""
-        return self.beyond is not None and self.beyond.side == 1 and (self.beyond.p or 0) <= ALPHA
+        return self.beyond is not None and self.beyond.shown == 1
 
 
 class Score(Row):
@@ -272,14 +249,13 @@ class Tokens(Row):
     """The right and the tempting token of a contrast on test items, under one edit.
 
     Attributes:
-        revision: of the model; None: the model that was searched.
         p_right, p_tempting: mean probabilities; rank_right, rank_tempting: median ranks, 1 is the likeliest token.
         margin: mean of log p right − log p tempting.
     """
 
     task: str = column("Task", label=True)
     edit: str = column()
-    revision: str | None = column("Revision", lambda revision: revision or SEARCHED, label=True)
+    revision: str | None = column("Revision", lambda revision: revision or "searched", label=True)
     items: int = column("Items")
     p_right: Estimate = column("Right token", SHARE)
     p_tempting: Estimate = column("Tempting token", SHARE)
@@ -309,7 +285,7 @@ class Spectrum(Value):
 
 
 class SingularValue(Row):
-    """One singular value: a line of `spectra.csv`; `number` counts from 1."""
+    """One singular value."""
 
     address: str = column("Matrix", label=True)
     index: int = column()
@@ -335,7 +311,7 @@ class ScreenOutcome(Value):
     """The screen that chose which cells were evaluated in full.
 
     Attributes:
-        items: validation items of each task that it looked at.
+        items: of each task that it looked at.
         best, random: how many of the best cells, and of the others drawn by the seed, were evaluated.
         evaluated: cells that have a score as well.
         rank_correlation: of the screen with the scores, over these; the interval is that of resampling them.
@@ -349,12 +325,7 @@ class ScreenOutcome(Value):
 
 
 class Elimination(Value):
-    """Cells given up early.
-
-    Attributes:
-        error: bound on the chance that any cell at least as good as the unedited model is given up.
-        looks: how often the answers until then were looked at.
-    """
+    """Cells given up early; `error` bounds the chance that any of them is as good as the unedited model."""
 
     error: float
     looks: int
@@ -368,11 +339,9 @@ class TruncationSummary(Summary):
     Attributes:
         merged: keeps that leave the same components as another, and so are no cells.
         unedited_score: what the search maximises, of the unedited model on validation items.
-        best: the best edit on validation items; None: no cell could be one.
-        nothing: why no edit was chosen; None: the best was.
-        best_tests: the best edit on test items; composed_tests: the composed one.
-        rivals: of the composed edit, else of the best, on test items.
-        composed: the composed edit, or the chosen one where no step was added to it; None: nothing was composed.
+        best: the best edit on validation items; nothing: why it was not chosen.
+        composed: the composed edit, or the chosen one where no step was added to it.
+        best_tests, composed_tests: these edits on test items; rivals: of the composed one, else of the best.
     """
 
     kind: Literal["truncation"] = "truncation"
@@ -409,8 +378,8 @@ class TruncationSummary(Summary):
 
     @property
     def kept(self) -> str | None:
-        """The edit that the search leaves behind: the composition where there is one, else the chosen edit."""
-        return None if self.chosen is None else self.composed or self.chosen
+        """The edit that the search leaves behind."""
+        return self.composed or self.chosen
 
     @cached_property
     def by_edit(self) -> dict[str, TruncatedMatrix]:
@@ -425,18 +394,14 @@ class TruncationSummary(Summary):
     @property
     def kept_tests(self) -> tuple[Tested, ...]:
         """The test items under the edit that the search leaves behind."""
-        if self.chosen is None:
-            return ()
-        return self.best_tests if self.kept == self.chosen else self.composed_tests
+        return () if self.chosen is None else self.composed_tests or self.best_tests
 
     def name(self, edit: str) -> str:
         """An edit in words: `unedited`, `the top 1 % of 3.mlp.up`."""
-        if edit == UNEDITED:
-            return "unedited"
-        parts = edit.split(JOINT)
-        return wording.listed([self.by_edit[part].name if part in self.by_edit else part for part in parts])
+        names = {str(BASELINE): "unedited"} | {text: cell.name for text, cell in self.by_edit.items()}
+        return wording.listed([names.get(part, part) for part in edit.split(" + ")])
 
     def role(self, edit: str) -> str:
-        """What an edit is to the search, in a word: `unedited`, `chosen`, `best`, `composed`, or its name."""
-        roles = {UNEDITED: "unedited", self.composed: "composed", self.best: "best", self.chosen: "chosen"}
+        """What an edit is to the search: `unedited`, `chosen`, `best`, `composed`, or its name."""
+        roles = {str(BASELINE): "unedited", self.composed: "composed", self.best: "best", self.chosen: "chosen"}
         return roles.get(edit) or self.name(edit)

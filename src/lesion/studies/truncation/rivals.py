@@ -1,9 +1,8 @@
 """Rivals: what does the same without a part of a spectrum removed. The chosen edit is compared with each on test items.
 
-Rivals of the answer's form, alone and together with the edit: the k most frequent wrong first tokens of the unedited
-model forbidden at decoding, and the choice among rivals of the right text's own kind. Rivals of the spectrum, in the
-edit's place: random subspaces of the same rank, the branch deleted, the matrix multiplied by a constant. What is fitted
-is fitted on validation items.
+Rivals of the answer's form, alone and with the edit: the k most frequent wrong first tokens of the unedited model
+forbidden at decoding, and the choice among rivals of the right text's own kind. Rivals of the spectrum, in the edit's
+place: random subspaces of the same rank, the branch deleted, the matrix multiplied by a constant.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from lesion.tasks.wrapped import Relation, has_relations
 
 FORBIDDEN = (1, 3, 10)
 """So many of the most frequent wrong first tokens are forbidden."""
-FORBIDDING = "answers with first tokens forbidden"
 DRAWS = 5
 """Random subspaces."""
 FACTORS = (0.75, 0.5, 0.25, 0.0)
@@ -70,17 +68,17 @@ class Rivals:
     evaluation: Evaluation
     folder: Path
 
-    def of(self, edit: Edit | None) -> tuple[Rival, ...]:
-        """The rivals of an edit on the test items of every task; without an edit, those of the unedited model."""
+    def of(self, edits: Sequence[Edit]) -> tuple[Rival, ...]:
+        """The rivals of an edit on the test items of every task; where there is none, those of the unedited model."""
         rivals: list[Rival] = []
         for choice in self.search.parts.tasks:
-            rivals += [*self._forbidding(choice, edit), *self._forced(choice, edit)]
-        return (*rivals, *(self._in_place_of(edit) if edit is not None else ()))
+            rivals += [*self._forbidding(choice, edits), *self._forced(choice, edits)]
+        return (*rivals, *(rival for edit in edits for rival in self._in_place_of(edit)))
 
     def _right(self, choice: TaskChoice, items: Sequence[Item], edit: Edit = BASELINE) -> Right:
         return self.search.cache.answers(choice, items, edit).right
 
-    def _forbidding(self, choice: TaskChoice, edit: Edit | None) -> list[Rival]:
+    def _forbidding(self, choice: TaskChoice, edits: Sequence[Edit]) -> list[Rival]:
         task = self.search.parts.tasks[choice]
         if task.kind not in ("generate", "contrast"):
             return []
@@ -88,14 +86,12 @@ class Rivals:
         frequent = self._wrong_first_tokens(choice, task, validation)
         numbers = list(dict.fromkeys(min(number, len(frequent)) for number in FORBIDDEN if frequent))
         without = [_without(choice, tuple(frequent[:number])) for number in numbers]
-        edits = () if edit is None else (edit,)
         # All in one round: prompts are shared, whatever is forbidden behind them.
         for items, under in ((validation, ()), (test, edits)):
-            self._evaluate(dict.fromkeys(without, task), dict.fromkeys(without, items), under, FORBIDDING)
+            self._evaluate(dict.fromkeys(without, task), dict.fromkeys(without, items), under)
         scores = [float(self._right(each, validation).mean()) for each in (choice, *without)]
         best = scores.index(max(scores))  # of equals the fewest tokens: 0 where none is as good
-        decode = self.search.cache.model.tokenizer.decode
-        unedited = self._right(choice, test)
+        decode, unedited = self.search.cache.model.tokenizer.decode, self._right(choice, test)
         return [
             Rival(
                 task=choice.name,
@@ -104,31 +100,27 @@ class Rivals:
                 forbidden=tuple(decode([token]) for token in each.forbid or ()),
                 fitted=number == best,
                 validation=scores[number],
-                **self._compared(
-                    unedited, self._right(each, test), None if edit is None else self._right(each, test, edit)
-                ),
+                **self._compared(*(self._right(each, test, under) for under in (BASELINE, *edits)), unedited=unedited),
             )
             for number, each in enumerate(without, 1)
         ]
 
-    def _forced(self, choice: TaskChoice, edit: Edit | None) -> list[Rival]:
-        """Forced choices, without the edit and with it.
-
-        Against the rivals of each item, read from the same pass, and among the answers of its relation.
-        """
+    def _forced(self, choice: TaskChoice, edits: Sequence[Edit]) -> list[Rival]:
+        """Choices against each item's rivals, read from the same pass, and among the answers of its relation."""
         task, test = self.search.parts.tasks[choice], self.search.parts.test[choice]
-        edits = () if edit is None else (edit,)
         answers = [self.search.cache.answers(choice, test, each).forced for each in (BASELINE, *edits)]
-        counts = {"pair": [len(whole) for whole in answers[0] if len(whole) > 1]}
         paired = [place for place, whole in enumerate(answers[0]) if len(whole) > 1]
+        counts = {"pair": [len(answers[0][place]) for place in paired]}
         right = {"pair": [np.array([forced(each[place]) for place in paired], dtype=bool) for each in answers]}
-        among = Relation(task) if has_relations(task) else None
-        by_id = {item.id: item for item in among.load()} if among is not None else {}
-        if among is not None and (items := [by_id[item.id] for item in test if item.id in by_id]):
-            named = choice.model_copy(update={"name": f"relation:{choice.name}"})
-            self._evaluate({named: among}, {named: items}, edits, "choices among relations")
-            counts["relation"] = [len(item.choices) for item in items]
-            right["relation"] = [self._right(named, items, each) for each in (BASELINE, *edits)]
+        if has_relations(task):
+            among = Relation(task)
+            by_id = {item.id: item for item in among.load()}
+            items = [by_id[item.id] for item in test if item.id in by_id]
+            if items:
+                named = choice.model_copy(update={"name": f"relation:{choice.name}"})
+                self._evaluate({named: among}, {named: items}, edits)
+                counts["relation"] = [len(item.choices) for item in items]
+                right["relation"] = [self._right(named, items, each) for each in (BASELINE, *edits)]
         whats: tuple[Literal["pair", "relation"], ...] = ("pair", "relation")
         return [
             Rival(
@@ -137,7 +129,7 @@ class Rivals:
                 rival=str(BASELINE),
                 candidates=float(np.mean(counts[what])),
                 chance=float(np.mean([1 / size for size in counts[what]])),
-                **self._compared(None, *right[what]),
+                **self._compared(*right[what]),
             )
             for what in whats
             if counts.get(what)
@@ -148,51 +140,45 @@ class Rivals:
         split = self.search.parts
         cuts = [part for part in parts(edit) if isinstance(part, Truncate)]
         scaled = [composed([_multiplied(cut, factor) for cut in cuts]) for factor in FACTORS]
-        self._evaluate(split.tasks, split.validation, scaled, "answers with scaled matrices")
-        # Mean accuracy over the tasks on validation items.
-        means = {
-            each: float(
-                np.mean([self._right(choice, items, each).mean() for choice, items in split.validation.items()])
-            )
-            for each in scaled
-        }
-        subspaces = [composed([replace(cut, side="random", draw=draw) for cut in cuts]) for draw in range(DRAWS)]
-        others: list[tuple[Any, Edit]] = [
-            *(("subspace", subspace) for subspace in subspaces),
-            ("branch", composed(list(dict.fromkeys(_branch(cut) for cut in cuts)))),
-            ("factor", max(scaled, key=means.__getitem__)),
+        self._evaluate(split.tasks, split.validation, scaled)
+        items_of = split.validation.items()
+        means = {each: float(np.mean([self._right(*of, each).mean() for of in items_of])) for each in scaled}
+        others: list[tuple[Any, int | None, Edit]] = [
+            *(("subspace", draw, composed([_redrawn(cut, draw) for cut in cuts])) for draw in range(DRAWS)),
+            ("branch", None, composed(list(dict.fromkeys(map(_branch, cuts))))),
+            ("factor", None, max(scaled, key=means.__getitem__)),
         ]
-        self._evaluate(split.tasks, split.test, [other for _, other in others], "answers of the controls")
+        self._evaluate(split.tasks, split.test, [other for *_, other in others])
         return [
             Rival(
                 task=choice.name,
                 what=what,
                 rival=str(other),
-                draw=number if what == "subspace" else None,
+                draw=draw,
                 validation=means.get(other),
                 **self._compared(
-                    self._right(choice, items), self._right(choice, items, other), self._right(choice, items, edit)
+                    *(self._right(choice, items, each) for each in (other, edit)), unedited=self._right(choice, items)
                 ),
             )
             for choice, items in split.test.items()
-            for number, (what, other) in enumerate(others)
+            for what, draw, other in others
         ]
 
-    def _compared(self, unedited: Right | None, alone: Right, edited: Right | None = None) -> dict[str, Any]:
-        """The numbers of a rival: its accuracy and gain, and what the edit, with it or in its place, has beyond it."""
+    def _compared(self, alone: Right, *edited: Right, unedited: Right | None = None) -> dict[str, Any]:
+        """The accuracy of a rival, and what the edit, where there is one, has beyond it, with it or in its place."""
         level = self.search.study.level
-        return {
-            "items": len(alone),
-            "accuracy": Estimate.of(accuracy(alone, level)),
-            "gain": None if unedited is None else Estimate.dropped(unedited, alone, level).negative,
-            "edited": None if edited is None else Estimate.of(accuracy(edited, level)),
-            "beyond": None if edited is None else Estimate.dropped(alone, edited, level).negative,
-        }
+        numbers: dict[str, Any] = {"items": len(alone), "accuracy": Estimate.of(accuracy(alone, level))}
+        if unedited is not None:
+            numbers["gain"] = Estimate.dropped(unedited, alone, level).negative
+        for each in edited:
+            numbers |= {"edited": Estimate.of(accuracy(each, level))}
+            numbers |= {"beyond": Estimate.dropped(alone, each, level).negative}
+        return numbers
 
-    def _evaluate(self, tasks: Mapping[TaskChoice, Task], items: Items, edits: Sequence[Edit], what: str) -> None:
+    def _evaluate(self, tasks: Mapping[TaskChoice, Task], items: Items, edits: Sequence[Edit]) -> None:
         own = self.search.parts.tasks
         self.search.cache.ask({choice: task for choice, task in tasks.items() if choice not in own}, items)
-        self.search.cache.evaluate(tasks, items, edits, what)
+        self.search.cache.evaluate(tasks, items, edits, "answers of rivals")
 
     def _wrong_first_tokens(self, choice: TaskChoice, task: Task, items: Sequence[Item]) -> list[int]:
         """The first tokens of the unedited model's wrong answers to these items, the most frequent first."""
@@ -200,9 +186,8 @@ class Rivals:
         right = self._right(choice, items)
         wrong = {choice: [item for item, is_right in zip(items, right, strict=True) if not is_right]}
         pending = pending_cells(study, study.model, model, {choice: task}, wrong, ())
-        key = cells.key_of(
-            {"first tokens": [model.fingerprint, *((c.prompt, str(c.decoding)) for c in pending.values())]}
-        )
+        asked = [(cell.prompt, str(cell.decoding)) for cell in pending.values()]
+        key = cells.key_of({"first tokens": [model.fingerprint, *asked]})
         first = cells.read(self.folder, key, FirstTokens)
         if first is None:
             requests = [
@@ -220,6 +205,10 @@ def _without(choice: TaskChoice, tokens: tuple[int, ...]) -> TaskChoice:
     """The same task where no answer begins with these tokens either."""
     name = f"forbid {','.join(map(str, tokens))}:{choice.name}"
     return choice.model_copy(update={"name": name, "forbid": (*(choice.forbid or ()), *tokens)})
+
+
+def _redrawn(cut: Truncate, draw: int) -> Truncate:
+    return replace(cut, side="random", draw=draw)
 
 
 def _multiplied(cut: Truncate, factor: float) -> ScaleMatrix:

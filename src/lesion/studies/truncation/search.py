@@ -18,77 +18,61 @@ from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
 from lesion.core.apart import validation_count
-from lesion.core.cached_answers import Answers, CachedAnswers, gold_of, gold_tasks
+from lesion.core.cached_answers import Answers, CachedAnswers, for_golds, gold_tasks, with_golds
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, Compose, Edit, Side, Truncate
 from lesion.errors import UsageError, nearest
 from lesion.models.anatomy import Anatomy
 from lesion.studies.truncation import result
-from lesion.studies.truncation.result import ItemsPart, TruncatedMatrix
+from lesion.studies.truncation.result import TruncatedMatrix
 from lesion.studies.truncation.study import Objective, Screen, Sides, TruncationStudy
 from lesion.tasks.item_clusters import value
 from lesion.tasks.task import Item, Task
 
 ALL = "all"
 BRANCHES = ("attention", "mlp")
+SIDES: Mapping[Sides, tuple[Side, ...]] = {"top": ("top",), "bottom": ("bottom",), "both": ("top", "bottom")}
 
 
-@dataclass(frozen=True)
-class GridCell:
-    """One edit of the grid, and its line in the result, before it is evaluated."""
-
-    edit: Truncate
-    row: TruncatedMatrix
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The cells of a search, and those that were not made since they are the same as another."""
-
-    cells: tuple[GridCell, ...]
-    merged: Mapping[Truncate, Truncate | None]
-
-
-def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep: Sequence[float], side: Sides) -> Grid:
+def grid(
+    anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep: Sequence[float], side: Sides
+) -> tuple[dict[Truncate, TruncatedMatrix], int]:
     """Every matrix × keep × side of the layers, each different edit once.
 
     Args:
         matrices: `mlp.up`, a whole branch (`mlp`, `attention`), or `all`.
         side: of the spectrum that is kept; `both` tries one and the other.
+
+    Returns:
+        Each edit with its line in the result, before it is evaluated; how many others leave the same, or all.
     """
-    sides: tuple[Side, ...] = ("top", "bottom") if side == "both" else (side,)
-    cells: list[GridCell] = []
-    merged: dict[Truncate, Truncate | None] = {}
+    cells: dict[Truncate, TruncatedMatrix] = {}
+    merged = 0
     wanted = _named(anatomy, layers, matrices)
     for layer in layers:
         for name, matrix in anatomy.block(layer).matrices.items():
             if name not in wanted:
                 continue
             rank = min(matrix.shape)
-            made: dict[tuple[int, int], Truncate] = {}
-            for kept_side in sides:
+            known = {range(rank)}  # what keeps all components is the baseline
+            for kept_side in SIDES[side]:
                 for fraction in sorted(keep, reverse=True):
                     edit = Truncate(matrix.address, fraction, kept_side)
-                    start, stop = edit.kept(rank)
-                    kept = (0, 0) if start == stop else (start, stop)
-                    if kept == (0, rank):
-                        merged[edit] = None
-                    elif kept in made:
-                        if made[kept] != edit:
-                            merged[edit] = made[kept]
-                    else:
-                        made[kept] = edit
-                        saved = matrix.shape[0] * matrix.shape[1] - (stop - start) * sum(matrix.shape)
-                        row = TruncatedMatrix(
-                            edit=str(edit), address=matrix.address, layer=layer, matrix=name, keep=fraction,
-                            side=kept_side, rank=stop - start, of=rank, saved=saved,
-                        )  # fmt: skip
-                        cells.append(GridCell(edit, row))
+                    kept = range(*edit.kept(rank))
+                    if kept in known:
+                        merged += 1
+                        continue
+                    known.add(kept)
+                    saved = matrix.shape[0] * matrix.shape[1] - len(kept) * sum(matrix.shape)
+                    cells[edit] = TruncatedMatrix(
+                        edit=str(edit), address=matrix.address, layer=layer, matrix=name, keep=fraction,
+                        side=kept_side, rank=len(kept), of=rank, saved=saved,
+                    )  # fmt: skip
     if not cells:
         raise UsageError(
             "Nothing is left to try: every keep leaves its matrix as it is. Give smaller ones, for example --keep 0.1."
         )
-    return Grid(tuple(cells), merged)
+    return cells, merged
 
 
 def _named(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str]) -> set[str]:
@@ -129,8 +113,8 @@ class Split:
 def split(tasks: Mapping[TaskChoice, Task], drawn: Items, share: float) -> Split:
     """The first of the drawn items, which stand in seeded order, are for validation; neither part is empty.
 
-    Of the others, those that ask what chose an edit do not test it (`tasks.values`): 34 + 12 is no test where 12 + 34
-    chose. Where all ask that, all are left.
+    Of the others, those that ask what chose an edit do not test it, unless all do: 34 + 12 is no test where 12 + 34
+    chose.
     """
     validation: dict[TaskChoice, Sequence[Item]] = {}
     test: dict[TaskChoice, Sequence[Item]] = {}
@@ -143,25 +127,16 @@ def split(tasks: Mapping[TaskChoice, Task], drawn: Items, share: float) -> Split
     return Split(tasks, validation, test)
 
 
-@dataclass(frozen=True, order=True)
-class Score:
-    """How good an edit is on validation items: the first number counts, the second orders those of which it is equal.
+ORDER: Mapping[Objective, tuple[Objective, Objective]] = {
+    "accuracy": ("accuracy", "gold"),
+    "gold": ("gold", "accuracy"),
+}
+Score = tuple[float, float]
+"""How good an edit is on validation items, in the order of the objective: the second number orders equals of the first.
 
-    Against the unedited model, and against what a composition has already, the first number alone decides: what has
-    the same number of items right does not make the model better, however its log-probabilities have moved.
-    """
-
-    first: float
-    second: float
-
-    def better(self, than: Score) -> bool:
-        """Whether the first number is greater; never where it is not a number."""
-        return self.first > than.first
-
-    def named(self, objective: Objective) -> result.Score:
-        """The score with its numbers by name."""
-        accuracy, gold = (self.first, self.second) if objective == "accuracy" else (self.second, self.first)
-        return result.Score(accuracy=accuracy, gold=gold)
+Against the unedited model, and against what a composition has already, the first alone decides: what has the same
+number of items right does not make the model better, however its log-probabilities have moved.
+"""
 
 
 @dataclass
@@ -169,30 +144,29 @@ class Search:
     """A search on validation items alone, and what it decided.
 
     Attributes:
-        screened: mean log-probability of gold answers minus the baseline's, by edit, of every cell; None unscreened.
+        screen: what it was; screened: mean log-probability of gold answers minus the baseline's, of every cell.
         evaluated: the cells that were to be evaluated in full, in the order of the grid.
-        eliminated: after how many items each cell was given up.
+        eliminated: after how many items each cell was given up, at so many `looks`.
         scores: of the cells that were answered in full; baseline: of the unedited model.
         best: the best cell; chosen: the same, if it is better than the baseline.
         composed: the composition, if more than one edit was accepted, by its steps.
-        looks: number of looks at which cells could be given up.
     """
 
     study: TruncationStudy
-    cells: Sequence[GridCell]
+    cells: Mapping[Truncate, TruncatedMatrix]
     parts: Split
     cache: CachedAnswers
-    screened: dict[Truncate, float] | None = None
-    evaluated: list[GridCell] = field(default_factory=list)
+    screen: Screen | None = None
+    screened: dict[Truncate, float] = field(default_factory=dict)
+    evaluated: list[Truncate] = field(default_factory=list)
     eliminated: dict[Truncate, int] = field(default_factory=dict)
     scores: dict[Edit, Score] = field(default_factory=dict)
-    baseline: Score = field(default_factory=lambda: Score(math.nan, math.nan))
+    baseline: Score = (math.nan, math.nan)
     chosen: Truncate | None = None
     best: Truncate | None = None
     steps: list[result.Step] = field(default_factory=list)
     composed: Compose | None = None
     looks: int = 0
-    screen: Screen | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -204,48 +178,46 @@ class Search:
         """Screen, evaluate, choose and compose."""
         self._screen()
         alive = self._alive()
-        self.evaluate("validation", [cell.edit for cell in alive], "answers on validation items")
+        self.evaluate(self.parts.validation, alive, "validation answers")
         self.baseline = self._score(BASELINE)
-        self.scores |= {cell.edit: self._score(cell.edit) for cell in alive}
-        sound = [cell for cell in alive if not self._collapsed(cell.edit)]
+        self.scores |= {edit: self._score(edit) for edit in alive}
+        sound = [edit for edit in alive if not self._collapsed(edit)]
         # Of equals, the edit that keeps more: it changes less.
-        ranked = sorted(sound, key=lambda cell: (self.scores[cell.edit], cell.row.rank / cell.row.of), reverse=True)
+        kept = {edit: cell.rank / cell.of for edit, cell in self.cells.items()}
+        ranked = sorted(sound, key=lambda edit: (self.scores[edit], kept[edit]), reverse=True)
         if ranked:
-            self.best = ranked[0].edit
-            if self.scores[self.best].better(self.baseline):
+            self.best = ranked[0]
+            if self._better(self.best):
                 self.chosen = self.best
         if self.study.compose and self.chosen is not None:
             self._compose(self.chosen, ranked)
 
-    def items(self, part: ItemsPart) -> Items:
-        """The validation or the test items of every task."""
-        return self.parts.validation if part == "validation" else self.parts.test
+    def pair(self, choice: TaskChoice, edit: Edit, items: Items) -> tuple[Answers, Answers]:
+        """The answers of the unedited model to some items of a task, and those under an edit."""
+        return self.cache.answers(choice, items[choice], BASELINE), self.cache.answers(choice, items[choice], edit)
 
-    def pair(self, choice: TaskChoice, edit: Edit, part: ItemsPart) -> tuple[Answers, Answers]:
-        """The answers to a part of a task of the unedited model, and those under an edit."""
-        items = self.items(part)[choice]
-        return self.cache.answers(choice, items, BASELINE), self.cache.answers(choice, items, edit)
-
-    def evaluate(self, part: ItemsPart, edits: Sequence[Edit], what: str) -> None:
+    def evaluate(self, items: Items, edits: Sequence[Edit], what: str) -> None:
         """Evaluate the tasks and, of those that generate, the log-probability of the gold answers too."""
-        generating = {choice: task for choice, task in self.parts.tasks.items() if task.kind == "generate"}
-        self._ask({**self.parts.tasks, **gold_tasks(generating)}, self.items(part), edits, what)
-
-    def _ask(self, tasks: Mapping[TaskChoice, Task], items: Items, edits: Sequence[Edit], what: str) -> None:
-        by_name = {name: drawn for choice, drawn in items.items() for name in (choice.name, gold_of(choice).name)}
-        self.cache.evaluate(tasks, {choice: by_name[choice.name] for choice in tasks}, edits, what)
+        self.cache.evaluate(with_golds(self.parts.tasks), for_golds(items), edits, what)
 
     def _collapsed(self, edit: Edit) -> bool:
         """Whether nearly all validation items of some task get one answer that they do not get without the edit."""
-        pairs = (self.pair(choice, edit, "validation") for choice in self.parts.tasks)
+        pairs = (self.pair(choice, edit, self.parts.validation) for choice in self.parts.tasks)
         return any(collapsed(edited, baseline)[2] for baseline, edited in pairs)
 
     def _score(self, edit: Edit) -> Score:
         """Means over tasks of their means over validation items; a log-probability that is no number counts as none."""
         answers = [self.cache.answers(choice, items, edit) for choice, items in self.parts.validation.items()]
-        accuracy = float(np.mean([float(each.right.mean()) for each in answers]))
-        gold = float(np.mean([mean_of(each.gold) for each in answers]))
-        return Score(accuracy, gold) if self.study.objective == "accuracy" else Score(gold, accuracy)
+        means = {
+            "accuracy": float(np.mean([float(each.right.mean()) for each in answers])),
+            "gold": float(np.mean([mean_of(each.gold) for each in answers])),
+        }
+        first, second = ORDER[self.study.objective]
+        return means[first], means[second]
+
+    def _better(self, edit: Edit, than: Edit = BASELINE) -> bool:
+        """Whether the first number is greater; never where it is not a number."""
+        return self.scores[edit][0] > self.scores.get(than, self.baseline)[0]
 
     def _screen(self) -> None:
         """Every cell by the gold answers alone; the best of them, and some others, are to be evaluated in full."""
@@ -261,53 +233,47 @@ class Search:
             return
         count = None if screen.items == "all" else screen.items
         items = {choice: drawn[:count] for choice, drawn in self.parts.validation.items()}
-        edits = [cell.edit for cell in self.cells]
-        self._ask(screen_tasks(self.parts.tasks), items, edits, "answers of the screen")
+        self.cache.evaluate(screen_tasks(self.parts.tasks), for_golds(items), self.evaluated, "screen answers")
 
         def mean(edit: Edit) -> float:
             return float(np.mean([mean_of(self.cache.golds(choice, items[choice], edit)) for choice in items]))
 
-        baseline, means = mean(BASELINE), [mean(cell.edit) for cell in self.cells]
-        self.screen = screen
-        # Where both are broken they are equally so; −∞ − −∞ would be no number.
-        self.screened = {
-            cell.edit: 0.0 if gold == baseline else gold - baseline
-            for cell, gold in zip(self.cells, means, strict=True)
-        }
-        order = sorted(range(len(self.cells)), key=lambda index: -means[index])
+        self.screen, baseline = screen, mean(BASELINE)
+        means = [mean(edit) for edit in self.cells]
+        self.screened = {edit: gold_gain(baseline, gold) for edit, gold in zip(self.cells, means, strict=True)}
+        order = sorted(range(len(means)), key=lambda index: -means[index])
         rest = order[screen.best :]
         drawn = np.random.default_rng(self.study.seed).choice(len(rest), min(screen.random, len(rest)), replace=False)
         kept = {*order[: screen.best], *(rest[index] for index in drawn)}
-        self.evaluated = [cell for index, cell in enumerate(self.cells) if index in kept]
+        self.evaluated = [edit for index, edit in enumerate(self.cells) if index in kept]
 
-    def _alive(self) -> list[GridCell]:
+    def _alive(self) -> list[Truncate]:
         """The cells that are not given up: those worse than the baseline are, at looks after some of the items."""
+        alive = self.evaluated
         if self.study.eliminate is None:
-            return self.evaluated
+            return alive
         if self.study.objective != "accuracy" or len(self.parts.tasks) > 1:
             self.notes.append("No cell is given up early: the bound holds for the accuracy on a single task only.")
-            return self.evaluated
+            return alive
         ((choice, items),) = self.parts.validation.items()
         steps = looks(len(items))
         self.looks = len(steps)
         if not steps:
             self.notes.append(f"No cell is given up early: {len(items)} validation items are too few to look back at.")
-        alive = self.evaluated
         at = threshold(self.study.eliminate, len(alive), len(steps))
         for seen in steps:
             some = items[:seen]
-            what = f"answers on {seen} validation items"
-            self.cache.evaluate(self.parts.tasks, {choice: some}, [cell.edit for cell in alive], what)
+            self.cache.evaluate(self.parts.tasks, {choice: some}, alive, f"{seen} validation answers")
             baseline = self.cache.answers(choice, some, BASELINE).right
-            edited = [self.cache.answers(choice, some, cell.edit).right for cell in alive]
+            edited = [self.cache.answers(choice, some, edit).right for edit in alive]
             better = [int((right & ~baseline).sum()) for right in edited]
             worse = [int((baseline & ~right).sum()) for right in edited]
             gone = hopeless(better, worse, seen, len(items), at)
-            self.eliminated |= {cell.edit: seen for cell, is_gone in zip(alive, gone, strict=True) if is_gone}
-            alive = [cell for cell, is_gone in zip(alive, gone, strict=True) if not is_gone]
+            self.eliminated |= {edit: seen for edit, is_gone in zip(alive, gone, strict=True) if is_gone}
+            alive = [edit for edit in alive if edit not in self.eliminated]
         return alive
 
-    def _compose(self, chosen: Truncate, ranked: Sequence[GridCell]) -> None:
+    def _compose(self, chosen: Truncate, ranked: Sequence[Truncate]) -> None:
         """Add the best cell of each further matrix while that makes the score better; else go back to what was there.
 
         The order is that of the single scores (Sharma et al., section 5.1, go greedily too). What is not better than
@@ -316,44 +282,40 @@ class Search:
         current: Edit = chosen
         self._note(chosen, chosen, self.baseline, "the best single edit", accepted=True)
         seen = {chosen.address}
-        for cell in ranked:
-            if cell.edit.address in seen or not self.scores[cell.edit].better(self.baseline):
+        for edit in ranked:
+            if edit.address in seen or not self._better(edit):
                 continue
-            seen.add(cell.edit.address)
-            tried = Compose((current, cell.edit))
-            self.evaluate("validation", [tried], f"answers with {cell.edit} added")
-            before, self.scores[tried] = self.scores[current], self._score(tried)
-            label = self._collapsed(tried)
-            accepted = self.scores[tried].better(before) and not label
+            seen.add(edit.address)
+            tried = Compose((current, edit))
+            self.evaluate(self.parts.validation, [tried], f"answers with {edit}")
+            self.scores[tried], label = self._score(tried), self._collapsed(tried)
+            accepted = self._better(tried, current) and not label
             reason = "better" if accepted else "one answer to nearly all items" if label else "not better, rolled back"
-            self._note(cell.edit, tried, before, reason, accepted=accepted)
+            self._note(edit, tried, self.scores[current], reason, accepted=accepted)
             if accepted:
                 current = self.composed = tried
 
     def _note(self, added: Edit, edit: Edit, before: Score, reason: str, *, accepted: bool) -> None:
-        """Note a step of the composition."""
-        before_named, after = (each.named(self.study.objective) for each in (before, self.scores[edit]))
+        names = ORDER[self.study.objective]
+        old, new = (result.Score(**dict(zip(names, score, strict=True))) for score in (before, self.scores[edit]))
         step = result.Step(
-            step=len(self.steps), added=str(added), edit=str(edit), before=before_named, after=after,
-            accepted=accepted, reason=reason,
+            step=len(self.steps), added=str(added), edit=str(edit), before=old, after=new, accepted=accepted,
+            reason=reason,
         )  # fmt: skip
         self.steps.append(step)
 
 
 def screen_tasks(tasks: Mapping[TaskChoice, Task]) -> dict[TaskChoice, Task]:
     """What a screen asks: gold answers; of a contrast the task itself, which is one pass already."""
-    asked: dict[TaskChoice, Task] = {}
-    for choice, task in tasks.items():
-        asked |= {choice: task} if task.kind == "contrast" else gold_tasks({choice: task})
-    return asked
+    contrasts = {choice: task for choice, task in tasks.items() if task.kind == "contrast"}
+    return contrasts | gold_tasks({choice: task for choice, task in tasks.items() if choice not in contrasts})
 
 
 def collapsed(answers: Answers, baseline: Answers) -> tuple[str, float, bool]:
     """The most frequent answer, the share of items that it is given to, and whether it is a label.
 
     It is a label where at least 90 % of the answers are the same, and the unedited model gives that same answer to at
-    least 10 points fewer of the items. How often it is right does not count: where one answer is that of nearly all
-    items, the accuracy of such an edit says how frequent the answer is. A single item says nothing.
+    least 10 points fewer of the items, however often it is right. A single item says nothing.
     """
     label, count = Counter(answers.labels).most_common(1)[0]
     items = len(answers.labels)
@@ -368,11 +330,13 @@ def mean_of(golds: NDArray[np.float64]) -> float:
     return float(golds.mean()) if not np.isnan(golds).any() else -math.inf
 
 
-def looks(items: int) -> list[int]:
-    """After how many of the items a search looks back: 8, 16, 32, … below their number.
+def gold_gain(before: float, after: float) -> float:
+    """What a mean log-probability gains; 0 where both are broken, since −∞ − −∞ is no number."""
+    return 0.0 if after == before else after - before
 
-    The last look is when all are answered; it is no part of the list, since nothing is left to be saved then.
-    """
+
+def looks(items: int) -> list[int]:
+    """After how many of the items a search looks back: 8, 16, 32, … below their number."""
     return list(takewhile(lambda seen: seen < items, (8 << doubling for doubling in count())))
 
 
@@ -383,8 +347,6 @@ def no_worse(better: int, worse: int, seen: int, items: int) -> float:
     the whole set. If among all D of them at least half speak for the edit, the chance that of those seen so far at
     most `better` do is at most the hypergeometric tail with exactly half. D is not known; the largest tail over all D
     that are still possible is an exact bound, 0 where the remaining items could not make good what is lost.
-
-    `better` of the items `seen` only the edit has right, `worse` only the baseline.
     """
     differing = better + worse
     if better >= worse:
@@ -396,10 +358,8 @@ def no_worse(better: int, worse: int, seen: int, items: int) -> float:
 
 
 def threshold(error: float, cells: int, number_of_looks: int) -> float:
-    """The p-value at which a cell is given up, so that over all cells and looks the chance of any error is bounded.
-
-    An error is: a cell that on all validation items is right as often as the baseline, or more often, is given up.
-    Bonferroni's inequality over cells and looks, whatever their dependence.
+    """The p-value at which a cell is given up, so that over all cells and looks the chance is bounded (Bonferroni) that
+    one which on all validation items is right as often as the baseline is given up.
     """
     return error / max(1, cells * number_of_looks)
 

@@ -62,7 +62,20 @@ def _screen(value: object) -> object:
     return {"best": value} if type(value) is int else value
 
 
-class TruncationStudy(Questions):
+class EditSearch(Questions):
+    """What every search for edits has: a model, and blocks in which something is changed."""
+
+    model: OneModel = ONE_MODEL
+    layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
+    anyway: bool = ANYWAY
+
+    @override
+    def look_ahead(self, blocks: Mapping[str, int]) -> None:
+        for name, count in blocks.items():
+            parse_layers(self.layers, count, name)
+
+
+class TruncationStudy(EditSearch):
     """Search for a part of one matrix whose removal makes a model better: chosen on some items, told on the others.
 
     Example:
@@ -73,10 +86,7 @@ class TruncationStudy(Questions):
     IDENTITY_PREFIX: ClassVar[str] = "lesion truncation"
 
     kind: Literal["truncation"] = kind_key("truncation")
-    model: OneModel = ONE_MODEL
     matrices: Several[Text] = MATRICES
-    anyway: bool = ANYWAY
-    layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
     keep: Several[Share] = KEPT
     side: Sides = SIDE
     objective: Objective = option(
@@ -115,11 +125,6 @@ class TruncationStudy(Questions):
         identity=NOT_IN_IDENTITY,
     )
 
-    @override
-    def look_ahead(self, blocks: Mapping[str, int]) -> None:
-        for name, count in blocks.items():
-            parse_layers(self.layers, count, name)
-
     @classmethod
     @override
     def from_options(
@@ -132,11 +137,11 @@ class TruncationStudy(Questions):
             raise UsageError(
                 "--screen-items says how much a screen looks at, and --screen none has none; leave one out."
             )
-        if screen not in ("auto", "none") and type(screen) is not int and not isinstance(screen, dict):
+        screen = _screen(screen)
+        if screen not in ("auto", "none") and not isinstance(screen, dict):
             raise UsageError(f"--screen is auto, none or a number of cells, not '{screen}'.")
         if screen_items not in (None, "all"):
-            best = {"best": screen} if type(screen) is int else {}
-            screen = {**(screen if isinstance(screen, dict) else best), "items": screen_items}
+            screen = {**(screen if isinstance(screen, dict) else {}), "items": screen_items}
         return super().from_options(**options, screen=screen)
 
 
