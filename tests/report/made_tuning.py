@@ -5,9 +5,9 @@ import numpy as np
 from lesion.core.rates import approximate
 from lesion.statistics.over_seeds import crossed
 from lesion.statistics.paired import wilson
-from lesion.studies.tuning.result import TuningSummary
+from lesion.studies.tuning.report import TuningSummary
+from lesion.studies.tuning.run import differences_of, verdict
 from lesion.studies.tuning.study import TuningStudy
-from lesion.studies.tuning.summary import differences_of, verdict
 
 GAINS = {"critical": 0.10, "least": 0.02, "random": 0.03, "all-adapter": 0.06, "all-full": 0.12}
 BLOCKS = {"critical": [0, 2], "least": [1, 4], "all-adapter": list(range(8)), "all-full": list(range(8))}

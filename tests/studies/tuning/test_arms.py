@@ -4,6 +4,7 @@ import pytest
 from tuning import study
 
 from lesion.errors import UsageError
+from lesion.studies.tuning.report import Drops
 from lesion.studies.tuning.study import label
 from lesion.studies.tuning.training import arms_of, budget_of, random_pool
 from tiny import model
@@ -16,8 +17,12 @@ def llama():
     return model("llama")
 
 
+def known(drops, critical=()):
+    return drops and Drops(drops=drops, critical=critical, items=6, source=None)
+
+
 def of(llama, name, drops=DROPS, seed=0, **values):
-    (arm,) = arms_of(study(arms=[name], **values), llama, seed, drops)
+    (arm,) = arms_of(study(arms=[name], **values), llama, seed, known(drops))
     return arm
 
 
@@ -43,7 +48,8 @@ def test_random_blocks_are_a_function_of_the_seed_and_every_block_comes_up(llama
 
 def test_random_blocks_are_none_of_the_critical_where_enough_others_are_left(llama):
     def drawn(critical, budget):
-        arms = [arms_of(study(arms=["random"], budget=budget), llama, seed, DROPS, critical)[0] for seed in range(30)]
+        worth = known(DROPS, critical)
+        arms = [arms_of(study(arms=["random"], budget=budget), llama, seed, worth)[0] for seed in range(30)]
         return {arm.blocks for arm in arms}
 
     assert drawn((1,), 1) == {(0,), (2,)}
@@ -77,7 +83,7 @@ def test_an_adapter_stands_in_for_named_blocks_and_not_for_all_in_full(llama):
     arm = of(llama, "1", adapter=2)
     shapes = [(32, 32), (16, 32), (16, 32), (32, 32), (48, 32), (48, 32), (32, 48)]
     assert (arm.rank, arm.parameters) == (2, 2 * sum(out + into for out, into in shapes))
-    named, full = arms_of(study(arms=["1", "all-full"], adapter=2), llama, 0, DROPS)
+    named, full = arms_of(study(arms=["1", "all-full"], adapter=2), llama, 0, known(DROPS))
     assert (named.rank, full.rank) == (2, None)
 
 

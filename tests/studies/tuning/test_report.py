@@ -4,8 +4,7 @@ import pytest
 from made_tuning import GAINS, made
 
 from lesion.studies.tuning import report
-from lesion.studies.tuning.report import TuningResult
-from lesion.studies.tuning.result import TuningSummary, Verdict
+from lesion.studies.tuning.report import TuningResult, TuningSummary, Verdict
 
 
 def texts(rule, summary: TuningSummary) -> str:

@@ -17,8 +17,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import load
-from lesion.studies.tuning.report import TuningResult
-from lesion.studies.tuning.result import Drops
+from lesion.studies.tuning.report import Drops, TuningResult
 from lesion.studies.tuning.training import Arm, cell_of, prepare, training_of
 from lesion.tasks.prompts import encode
 from runs import run_tuning
@@ -95,7 +94,7 @@ def test_the_card_says_what_was_tuned_on_what_and_what_it_did(llama, tmp_path):
     for words in (
         f"Block {block} of `tiny:llama`",
         "trained in full",
-        "without which the task loses most, by an ablation on 6 items",
+        "without which the task loses most, by their ablation on 6 items",
         "16 of the training items of `sums`",
         "completions (supervised), 4 steps of 4 items",
         "seed 3",

@@ -3,8 +3,8 @@
 import pytest
 from made_tuning import made
 
-from lesion.studies.tuning.result import Change, Difference, Verdict
-from lesion.studies.tuning.summary import WORTH, decide
+from lesion.studies.tuning.report import Change, Difference, Verdict
+from lesion.studies.tuning.run import WORTH, decide
 
 
 def change(ends) -> Change:

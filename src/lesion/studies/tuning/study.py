@@ -65,6 +65,11 @@ def label(name: str) -> str:
     return _LABELS.get(name) or (f"block {name}" if name.isdecimal() else f"blocks {name}")
 
 
+def form(rank: int | None) -> str:
+    """How blocks train: `in full`, `by adapters of rank 4`."""
+    return "in full" if rank is None else f"by adapters of rank {rank}"
+
+
 def _budget(value: object) -> object:
     """A number of blocks, or a share of them as `25%`."""
     if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) < 7:
@@ -102,8 +107,10 @@ By = Annotated[
 
 def _exact_dtype(value: object) -> object:
     """float32, under any of its names."""
-    if not isinstance(value, str) or value in ("float32", "fp32", "auto"):
-        return "float32" if isinstance(value, str) else value
+    if value in ("float32", "fp32", "auto"):
+        return "float32"
+    if not isinstance(value, str):
+        return value
     raise ValueError(f"a model is tuned in float32, in which small steps are kept, not in {value}; leave --dtype out.")
 
 
@@ -112,10 +119,7 @@ class TuningStudy(GreedyStudy):
 
     Every arm is trained for the same steps on the same rows in the same order under every learning rate; the rate that
     is best on held-out training items is the arm's, and only that one meets the test items. With one arm and one seed
-    the tuned model is written.
-
-    A row is one training item in a step: with completions an item and its solution, with a reward an item to which
-    `generations` answers are drawn.
+    the tuned model is written. A row is one training item in a step.
 
     Example:
         >>> TuningStudy.make(model="bundled:llama-base", task="primer:arithmetic").arms[0]

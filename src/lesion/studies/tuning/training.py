@@ -29,9 +29,9 @@ from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.report.values import Number, Value
 from lesion.report.wording import counted
-from lesion.studies.ablation.result import AblationSummary, read_finished
+from lesion.studies.ablation.result import read_finished
 from lesion.studies.ablation.study import METHOD, Study
-from lesion.studies.tuning.result import CurvePoint, Drops
+from lesion.studies.tuning.report import CurvePoint, Drops
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, REWARD, TuningStudy
 from lesion.tasks.catalogue import canonical, draw, find
 from lesion.tasks.item_clusters import value
@@ -39,7 +39,7 @@ from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Item, Task
 from lesion.training.blocks import adapter_size, linear_modules
 from lesion.training.resume import Point
-from lesion.training.supervised import Example, Tuning, examples, supervise
+from lesion.training.supervised import Tuning, examples, supervise
 from lesion.training.verifiable import Reinforcement, reinforce
 
 FOLDER = "layers"
@@ -47,10 +47,7 @@ FOLDER = "layers"
 
 
 def ablated(study: TuningStudy, model: Model, run: Run) -> Drops:
-    """Switch off one block after another on a few items, in `layers` of the study's folder; what is there is kept.
-
-    The items are the first of the draw; test items are never among them (`tuning_data.prepare`).
-    """
+    """Switch off one block after another on the first items of the draw, in `layers` of the study's folder."""
     layers = Study.make(
         name="layers",
         models=[study.model.model_dump(exclude_none=True)],
@@ -67,18 +64,13 @@ def ablated(study: TuningStudy, model: Model, run: Run) -> Drops:
     models = {study.model.name: model}
     outcome = METHOD.run(layers, place, watcher=run.watcher, models=models, make_engine=run.make_engine)
     outcome.summary.write(place)
-    return _drops(outcome.summary, study, len(model.anatomy.blocks), place, None)
+    return read_drops(study, len(model.anatomy.blocks), place).model_copy(update={"source": None})
 
 
-def read_drops(study: TuningStudy, blocks: int) -> Drops:
-    """The drops of a layer study that was run before (`layers_from`), for this model and task."""
-    source = str(study.layers_from)
-    return _drops(read_finished(source, [study.model.name]), study, blocks, Path(source), source)
-
-
-def _drops(summary: AblationSummary, study: TuningStudy, blocks: int, place: Path, source: str | None) -> Drops:
+def read_drops(study: TuningStudy, blocks: int, place: str | Path) -> Drops:
+    """The drops of a finished layer study, for this model and task."""
     name = study.model.name
-    tasks = next(model.tasks for model in summary.models if model.model == name)
+    tasks = next(model.tasks for model in read_finished(place, [name]).models if model.model == name)
     result = next((task for task in tasks if canonical(task.task) == canonical(study.task)), None)
     if result is None:
         known = [task.task for task in tasks]
@@ -97,7 +89,7 @@ def _drops(summary: AblationSummary, study: TuningStudy, blocks: int, place: Pat
         drops=[off[layer].drop.value or 0.0 for layer in range(blocks)],
         critical=[layer for layer in range(blocks) if off[layer].critical],
         items=result.items,
-        source=source,
+        source=str(place),
     )
 
 
@@ -131,76 +123,59 @@ def budget_of(study: TuningStudy, blocks: int) -> int:
 def random_pool(blocks: int, budget: int, critical: Sequence[int]) -> tuple[int, ...]:
     """The blocks that `random` is drawn from: those that are not critical, or all where fewer than the budget are left.
 
-    Otherwise critical blocks would be compared with critical ones: of the 28 pairs of llama-base's blocks, 25 hold a
-    critical one.
+    Otherwise critical blocks would be compared with critical ones: 25 of the 28 pairs of llama-base's blocks hold one.
     """
     others = tuple(block for block in range(blocks) if block not in critical)
     return others if len(others) >= budget else tuple(range(blocks))
 
 
-def arms_of(
-    study: TuningStudy, model: Model, seed: int, drops: Sequence[float] | None, critical: Sequence[int] = ()
-) -> list[Arm]:
+def arms_of(study: TuningStudy, model: Model, seed: int, known: Drops | None) -> list[Arm]:
     """The arms of a study under a seed; only `random`, drawn from `random_pool`, depends on it.
 
-    `critical` are the blocks without which the task loses most, `least` those without which it loses least; of equal
-    drops the earlier block is taken. `all-adapter` has adapters on all blocks, of the largest rank that trains no more
-    parameters than the critical blocks of the budget have, or where these are unknown the first blocks.
+    Of equal drops the earlier block is taken. `all-adapter` has adapters on all blocks, of the largest rank that trains
+    no more parameters than the critical blocks of the budget have, or where these are unknown the first blocks.
 
-    `drops` has the drop of accuracy without each block, needed for `critical` and `least`; the argument `critical` the
-    blocks that the layer study calls critical.
+    Args:
+        known: what every block is worth, which `critical` and `least` need.
     """
     count = len(model.anatomy.blocks)
     budget = budget_of(study, count)
     every = tuple(range(count))
-    # The blocks from the largest drop to the smallest; of equal ones the earlier first.
-    order = list(every) if drops is None else sorted(every, key=lambda block: (-drops[block], block))
+    worth = known or Drops(drops=[0.0] * count, critical=(), items=0, source=None)
+    order = sorted(every, key=lambda block: (-worth.drops[block], block))
 
     def blocks_of(name: str) -> tuple[int, ...]:
-        if name == ALL_FULL:
+        if name in (ALL_FULL, ALL_ADAPTER):
             return every
         if name == RANDOM:
             # A generator of its own, so that the draw does not depend on what else the seed is used for.
             generator = np.random.default_rng([seed, 0x7475])
-            drawn = generator.choice(random_pool(count, budget, critical), size=budget, replace=False)
+            drawn = generator.choice(random_pool(count, budget, worth.critical), size=budget, replace=False)
             return tuple(sorted(drawn.tolist()))
         if name not in (CRITICAL, LEAST):
             return tuple(parse_layers(name, count, study.model.name))
-        if drops is None or len(drops) != count:
-            raise LesionError(f"Which blocks are {name} is only known from the drop without each of the {count}.")
         return tuple(sorted(order[:budget] if name == CRITICAL else order[count - budget :]))
 
     arms = []
     for name in study.arms:
+        rank = {ALL_FULL: None}.get(name, study.adapter)
         if name == ALL_ADAPTER:
-            arms.append(_everywhere(model, _parameters(model, order[:budget])))
-            continue
+            largest = min(min(module.weight.shape) for module in linear_modules(model).values())  # type: ignore[arg-type]
+            rank = max(1, min(largest, _parameters(model, order[:budget]) // adapter_size(model, 1)))
         blocks = blocks_of(name)
-        rank = None if name == ALL_FULL else study.adapter
-        size = _parameters(model, blocks) if rank is None else _adapters(model, rank, blocks)
-        arms.append(Arm(name, blocks, rank, size))
+        arms.append(Arm(name, blocks, rank, _parameters(model, blocks, rank)))
     return arms
 
 
-def _parameters(model: Model, blocks: Sequence[int]) -> int:
-    """How many numbers the blocks have, norms and biases with the matrices."""
-    return sum({p: p.numel() for b in blocks for p in model.anatomy.blocks[b].module.parameters()}.values())
-
-
-def _adapters(model: Model, rank: int, blocks: Sequence[int]) -> int:
+def _parameters(model: Model, blocks: Sequence[int], rank: int | None = None) -> int:
+    """How many numbers the blocks have, norms and biases with the matrices, or adapters on them."""
+    if rank is None:
+        return sum({p: p.numel() for b in blocks for p in model.anatomy.blocks[b].module.parameters()}.values())
     try:
         return adapter_size(model, rank, blocks)
     except UsageError as error:
         advice = "Give another --adapter, or none to tune the blocks in full."
         raise UsageError(f"{str(error).rstrip('.')}. {advice}") from None
-
-
-def _everywhere(model: Model, most: int) -> Arm:
-    """Adapters on all blocks, of the largest rank with no more than `most` parameters."""
-    modules = linear_modules(model).values()
-    largest = min(min(module.weight.shape) for module in modules)  # type: ignore[arg-type]
-    rank = max(1, min(largest, most // adapter_size(model, 1)))
-    return Arm(ALL_ADAPTER, tuple(range(len(model.anatomy.blocks))), rank, adapter_size(model, rank))
 
 
 TRAINABLE = (
@@ -212,10 +187,7 @@ TRAINABLE = (
 
 @dataclass(frozen=True)
 class Data:
-    """Items, none of them in two parts: trained on, choosing the learning rate, and of every task testing.
-
-    The studied task comes first among `tasks`.
-    """
+    """Items, none of them in two parts: trained on, choosing the rate, and testing; the studied task comes first."""
 
     questions: Questions
     tasks: dict[TaskChoice, Task]
@@ -228,21 +200,13 @@ class Data:
         """The studied task, as the store names it."""
         return next(iter(self.tasks))
 
-    @property
-    def task(self) -> Task:
-        """The studied task."""
-        return self.tasks[self.choice]
-
     def every_item(self) -> dict[TaskChoice, list[Item]]:
         """Every item that is evaluated at some point, by task."""
         return {**self.test, self.choice: [*self.validation, *self.test[self.choice]]}
 
 
 def prepare(study: TuningStudy) -> Data:
-    """Draw every item of a study.
-
-    The first `ablation_items` of the task's draw are left to the ablation, and test items are the next ones.
-    """
+    """Draw every item of a study; test items are those behind the first `ablation_items` of the task's draw."""
     questions = study.questions()
     tasks = {choice: find(choice.name) for choice in questions.tasks}
     first, *controls = tasks
@@ -293,81 +257,49 @@ def _training(study: TuningStudy, task: Task) -> tuple[tuple[Item, ...], tuple[I
 
 
 @dataclass(frozen=True)
-class Completions:
-    """Supervised tuning on solved items, `rows` of them in each step."""
+class Training:
+    """How every arm of a study is trained, on the same items in the same order.
 
-    examples: Sequence[Example]
-    recipe: Tuning
+    Attributes:
+        items: how many items are trained on.
+        identity: all that decides the trained weights beside model, arm, learning rate and seed, in JSON's types.
+        train: of a model in place, or on in a folder, under a learning rate and a seed, what keywords say; the curve.
+    """
 
-    @property
-    def items(self) -> int:
-        """How many items are trained on."""
-        return len(self.examples)
-
-    @property
-    def identity(self) -> list[Any]:
-        """All that decides the trained weights beside model, arm, learning rate and seed, in JSON's types."""
-        texts = [[list(each.prompt), list(each.completion)] for each in self.examples]
-        return [self.recipe.steps, self.recipe.rows, texts]
-
-    def train(self, model: Model, arm: Arm, rate: float, seed: int, out: Path, watcher: Watcher) -> list[Point]:
-        """Train an arm in place, or go on in `out`; the curve of the training."""
-        recipe = replace(self.recipe, learning_rate=rate, seed=seed)
-        return supervise(model, self.examples, recipe, out, watcher=watcher, blocks=arm.blocks, rank=arm.rank)
-
-
-@dataclass(frozen=True)
-class Reward:
-    """GRPO: answers to items are drawn in each step; the task's judge gives the reward. Else as `Completions`."""
-
-    task: Task
-    practised: Sequence[Item]
-    prompts: Sequence[tuple[int, ...]]
-    style: str
-    recipe: Reinforcement
-
-    @property
-    def items(self) -> int:
-        """How many items are trained on."""
-        return len(self.practised)
-
-    @property
-    def identity(self) -> list[Any]:
-        """As of `Completions`."""
-        recipe, pairs = self.recipe, zip(self.prompts, self.practised, strict=True)
-        drawn = [recipe.generations, recipe.temperature, recipe.max_new_tokens, list(self.task.stop), SAMPLING]
-        fitting = [[list(prompt), item.gold, list(item.aliases)] for prompt, item in pairs]
-        return [REWARD, self.task.name, recipe.steps, recipe.prompts, drawn, fitting]
-
-    def train(self, model: Model, arm: Arm, rate: float, seed: int, out: Path, watcher: Watcher) -> list[Point]:
-        """As of `Completions`."""
-        recipe = replace(self.recipe, learning_rate=rate, seed=seed)
-        return reinforce(
-            model, self.task, self.practised, recipe, out, watcher=watcher, style=self.style, blocks=arm.blocks,
-            rank=arm.rank,
-        )  # fmt: skip
-
-
-Training = Completions | Reward
-"""How every arm of a study is trained, on the same items in the same order."""
+    items: int
+    identity: list[Any]
+    train: Callable[..., list[Point]]
 
 
 def training_of(study: TuningStudy, model: Model, data: Data, note: Callable[[str], None]) -> Training:
-    """How a study trains a model: on as many training items as its steps can use.
-
-    Items that do not fit the context are left out, which is noted.
-    """
-    task, style = data.task, resolve(model, data.task, study.styled())
+    """How a study trains a model; items that do not fit the context are left out, which is noted."""
+    task = data.tasks[data.choice]
+    style = resolve(model, task, study.styled())
     if not study.reinforced:
         learned = _fitting(study, data, lambda item: examples(model, task, [item], style)[0], note)
-        return Completions([example for _, example in learned], Tuning(study.steps, study.rows))
+        solved = [example for _, example in learned]
+        texts = [[list(each.prompt), list(each.completion)] for each in solved]
+
+        def completions(model: Model, rate: float, seed: int, out: Path, **what: Any) -> list[Point]:
+            recipe = Tuning(study.steps, study.rows, learning_rate=rate, seed=seed)
+            return supervise(model, solved, recipe, out, **what)
+
+        return Training(len(solved), [study.steps, study.rows, texts], completions)
     assert study.generations is not None  # filled in by the study, as is the temperature
     assert study.rollout_temperature is not None
     room = study.max_new_tokens or task.max_new_tokens
     # To train on an answer, its last token has to be read too.
     fitting = _fitting(study, data, lambda item: encode(model, task, item, style, room + 1), note)
-    recipe = Reinforcement(study.steps, study.rows, study.generations, study.rollout_temperature, max_new_tokens=room)
-    return Reward(task, [item for item, _ in fitting], [prompt for _, prompt in fitting], style, recipe)
+    drawn = study.steps, study.rows, study.generations, study.rollout_temperature
+    pairs = [[list(prompt), item.gold, list(item.aliases)] for item, prompt in fitting]
+
+    def reward(model: Model, rate: float, seed: int, out: Path, **what: Any) -> list[Point]:
+        recipe = Reinforcement(*drawn, max_new_tokens=room, learning_rate=rate, seed=seed)
+        return reinforce(model, task, [item for item, _ in fitting], recipe, out, style=style, **what)
+
+    steps, prompts, *of_answers = drawn
+    rule = [*of_answers, room, list(task.stop), SAMPLING]
+    return Training(len(fitting), [REWARD, task.name, steps, prompts, rule, pairs], reward)
 
 
 def _fitting(
@@ -424,8 +356,8 @@ class Trained(Value):
     @property
     def points(self) -> list[CurvePoint]:
         """The curve with what is drawn of it."""
-        return [CurvePoint.model_validate({name: point.get(name) for name in CurvePoint.model_fields})
-                for point in self.curve]  # fmt: skip
+        names = CurvePoint.model_fields
+        return [CurvePoint(**{name: point[name] for name in names if name in point}) for point in self.curve]
 
 
 def cell_of(arm: Arm, rate: float, seed: int, model: Model, training: Training) -> Cell:
@@ -448,20 +380,15 @@ def trained(folder: Path, cell: Cell) -> Trained | None:
 def tuned(
     model: Model, cell: Cell, training: Training, folder: Path, watcher: Watcher, name: str
 ) -> Iterator[tuple[Model, Trained]]:
-    """The model with the weights of a cell, trained here or taken from where the training left them.
-
-    Afterwards, whatever happened, the network has its own weights again, bit for bit.
-
-    The model is in float32, and nothing else may use its network meanwhile. The watcher is told of the steps of the
-    training, under this name.
-    """
+    """The model with the weights of a cell, trained here or before; afterwards it has its own again, bit for bit."""
     arm, place = cell.arm, folder / CELLS / cell.folder
     inside = [p for block in arm.blocks for p in model.anatomy.blocks[block].module.parameters()]
     before = [p.detach().clone() for p in inside]
     try:
         # All cells share the model, whose name would not tell one training from another.
         named = replace(model, name=name)
-        points = training.train(named, arm, cell.rate, cell.seed, place, watcher)
+        what: dict[str, Any] = {"blocks": arm.blocks, "rank": arm.rank, "watcher": watcher}
+        points = training.train(named, cell.rate, cell.seed, place, **what)
         changed = replace(model, fingerprint=fingerprint(model.network), origin=None)
         finished = Trained(digest=cell.digest, fingerprint=changed.fingerprint, curve=points)
         keep(place / CELL, finished.model_dump_json(indent=1))
@@ -473,5 +400,5 @@ def tuned(
 
 
 def forget(folder: Path, cell: Cell) -> None:
-    """Remove the weights of a cell that has answered everything; its curve stays, and it can be trained again."""
+    """Remove the weights of a cell that has answered everything; its curve stays."""
     (folder / CELLS / cell.folder / STATE).unlink(missing_ok=True)
