@@ -185,8 +185,6 @@ def isolate(
     replacement: bool = False,
     factor: float | Sequence[float] = 0.0,
     exclude_super_weights: int = 0,
-    random_controls: int = 3,
-    matched_in: Literal['count', 'magnitude', 'importance'] | Sequence[Literal['count', 'magnitude', 'importance']] = 'count',
     anyway: bool = False,
     validation: float | None = None,
     prompt_style: str | None = None,
@@ -206,6 +204,8 @@ def isolate(
     stop: str | Sequence[str] | None = None,
     stop_loops: int | None = None,
     thinking_tokens: int | None = None,
+    random_controls: int = 3,
+    matched_in: Literal['count', 'magnitude', 'importance'] | Sequence[Literal['count', 'magnitude', 'importance']] = 'count',
     out: str | Path | None = None,
     progress: bool | None = None,
     watcher: Watcher | None = None,
@@ -225,8 +225,6 @@ def isolate(
         replacement: Draw texts with replacement.
         factor: Scale factor of the selected weights, 0 prunes.
         exclude_super_weights: Exclude so many weights with the largest activation spikes from every selection and random control; they are evaluated by themselves.
-        random_controls: Number of matched random controls per edit.
-        matched_in: What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|), importance (and |W| times the inputs of the controls' texts).
         anyway: Go on where too few answers of the unedited model are right for anything to show.
         validation: Choose the best edit on this share of the items and report it on the others.
         prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
@@ -246,6 +244,8 @@ def isolate(
         stop: Text that ends an answer, \\n for a line break; default: the task's own.
         stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
         thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
+        random_controls: Number of matched random controls per edit.
+        matched_in: What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|), importance (and |W| times the inputs of the controls' texts).
         out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
         progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
         watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
@@ -265,8 +265,6 @@ def evaluate(
     tasks: str | Task | Mapping[str, Any] | Sequence[str | Task | Mapping[str, Any]],
     *,
     factor: float | Sequence[float] = (),
-    random_controls: int = 3,
-    matched_in: Literal['count', 'magnitude', 'importance'] | Sequence[Literal['count', 'magnitude', 'importance']] = 'count',
     anyway: bool = False,
     validation: float | None = None,
     skill: str | Task | None = None,
@@ -288,6 +286,8 @@ def evaluate(
     stop: str | Sequence[str] | None = None,
     stop_loops: int | None = None,
     thinking_tokens: int | None = None,
+    random_controls: int = 3,
+    matched_in: Literal['count', 'magnitude', 'importance'] | Sequence[Literal['count', 'magnitude', 'importance']] = 'count',
     out: str | Path | None = None,
     progress: bool | None = None,
     watcher: Watcher | None = None,
@@ -304,8 +304,6 @@ def evaluate(
         edits: An edit: 3x0, 0-3x0, '3.mlp.up top 0.1', …, or an .edit file; without one, the baseline alone.
         tasks: Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
         factor: Scale factor, 0 prunes; default: each edit's own.
-        random_controls: Number of matched random controls per edit.
-        matched_in: What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|), importance (and |W| times the inputs of the controls' texts).
         anyway: Go on where too few answers of the unedited model are right for anything to show.
         validation: Choose the best edit on this share of the items and report it on the others.
         skill: Task whose loss is sought, the others being controls; default: that of an .edit file's calibration.
@@ -327,6 +325,8 @@ def evaluate(
         stop: Text that ends an answer, \\n for a line break; default: the task's own.
         stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
         thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
+        random_controls: Number of matched random controls per edit.
+        matched_in: What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|), importance (and |W| times the inputs of the controls' texts).
         out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
         progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
         watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
@@ -345,8 +345,6 @@ def truncate(
     tasks: str | Task | Mapping[str, Any] | Sequence[str | Task | Mapping[str, Any]],
     *,
     matrices: str | Sequence[str] = 'mlp',
-    anyway: bool = False,
-    layers: str | int | Sequence[int] = 'all',
     keep: float | Sequence[float] = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025),
     side: Literal['top', 'bottom', 'both'] = 'top',
     objective: Literal['accuracy', 'gold'] = 'accuracy',
@@ -373,6 +371,8 @@ def truncate(
     stop: str | Sequence[str] | None = None,
     stop_loops: int | None = None,
     thinking_tokens: int | None = None,
+    layers: str | int | Sequence[int] = 'all',
+    anyway: bool = False,
     out: str | Path | None = None,
     progress: bool | None = None,
     watcher: Watcher | None = None,
@@ -383,8 +383,6 @@ def truncate(
         model: A source for `load`, or a loaded model.
         tasks: Task: gsm8k, svamp, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …
         matrices: Matrices to truncate: mlp.up, attention.o, …, a branch (mlp, attention), or all.
-        anyway: Go on where too few answers of the unedited model are right for anything to show.
-        layers: Blocks: all, or numbers and ranges such as 0-3,7.
         keep: Fraction of a truncated matrix's rank that is kept; the rest of its spectrum is removed.
         side: Side of the spectrum that is kept: top, bottom or both.
         objective: Selection criterion: accuracy, or gold (log-probability of the gold answers).
@@ -411,6 +409,8 @@ def truncate(
         stop: Text that ends an answer, \\n for a line break; default: the task's own.
         stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
         thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
+        layers: Blocks: all, or numbers and ranges such as 0-3,7.
+        anyway: Go on where too few answers of the unedited model are right for anything to show.
         out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
         progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
         watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
@@ -431,7 +431,6 @@ def search(
     items: int | Literal['all'] = 200,
     family: Literal['repeat', 'drop', 'swap', 'scale', 'truncate'] | Sequence[Literal['repeat', 'drop', 'swap', 'scale', 'truncate']] = 'repeat',
     lengths: int | Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8),
-    layers: str | int | Sequence[int] = 'all',
     times: int | Sequence[int] = 2,
     damping: float | Sequence[float] = 1.0,
     factor: float | Sequence[float] = (0.9, 1.1),
@@ -441,7 +440,6 @@ def search(
     side: Literal['top', 'bottom', 'both'] = 'top',
     controls: str | Task | Mapping[str, Any] | Sequence[str | Task | Mapping[str, Any]] = (),
     margin: float = 2.0,
-    anyway: bool = False,
     validation: float = 0.5,
     screen: int | Literal['none'] = 16,
     prompt_style: str | None = None,
@@ -460,6 +458,8 @@ def search(
     stop: str | Sequence[str] | None = None,
     stop_loops: int | None = None,
     thinking_tokens: int | None = None,
+    layers: str | int | Sequence[int] = 'all',
+    anyway: bool = False,
     out: str | Path | None = None,
     progress: bool | None = None,
     watcher: Watcher | None = None,
@@ -472,7 +472,6 @@ def search(
         items: Number of items per task, drawn with the seed; or all.
         family: What is tried: repeat, drop, swap, scale or truncate; several by commas.
         lengths: Blocks in a run that is repeated, dropped or swapped with the next run.
-        layers: Blocks: all, or numbers and ranges such as 0-3,7.
         times: How often a repeated run stands in the model.
         damping: Factor of what attention and MLP of the repeated blocks add, behind the first time.
         factor: Factor of a scaled place.
@@ -482,7 +481,6 @@ def search(
         side: Side of the spectrum that is kept: top, bottom or both.
         controls: Task that must not get worse; tested, and no part of the choice.
         margin: A control or a dropped run is no worse where its loss is shown to be smaller, in points.
-        anyway: Go on where too few answers of the unedited model are right for anything to show.
         validation: Share of items for the choice, half of them for the screen; the others test it.
         screen: Candidates that are left by the screen, which looks at log-probabilities of the gold answers: the best of those that are to make the model better, and of the drops of each length; none: no screen.
         prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
@@ -501,6 +499,8 @@ def search(
         stop: Text that ends an answer, \\n for a line break; default: the task's own.
         stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
         thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
+        layers: Blocks: all, or numbers and ranges such as 0-3,7.
+        anyway: Go on where too few answers of the unedited model are right for anything to show.
         out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
         progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
         watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).

@@ -49,7 +49,7 @@ def test_an_edit_beyond_random_weights_and_every_control_takes_the_skill_alone_a
     (claim,) = skill(only("mathneuro"))
     text = said([claim])
     assert text.startswith(f"Without the 44,236 weights that MathNeuro selects, primer:arithmetic falls {ALONE}")
-    assert "The loss is 68.0 points [64.0, 72.0] (corrected p < .0001), +60.0 points [+55.0, +65.0] beyond" in text
+    assert "That is 68.0 points [64.0, 72.0] (corrected p < .0001), +60.0 points [+55.0, +65.0] beyond" in text
     assert {line.edit for line, _ in claim.rows} == {made.key("mathneuro", 0.05)}
 
 
@@ -107,7 +107,7 @@ def boosted():
 def test_a_boost_is_judged_by_gains():
     text = said(skill(boosted()[0]))
     assert "rises from 88.0 % to 95.0 %, more than any informative control and more than under random weights." in text
-    assert "The gain is 7.0 points [4.0, 10.0] (corrected p .001), +6.0 points [+2.0, +10.0] beyond" in text
+    assert "That is 7.0 points [4.0, 10.0] (corrected p .001), +6.0 points [+2.0, +10.0] beyond" in text
 
 
 @pytest.mark.parametrize(("low", "high", "alone"), [(-0.08, -0.02, True), (-0.08, 0.02, False)])

@@ -14,8 +14,8 @@ from lesion.edits.selections.controls import Random
 from lesion.edits.selections.topk import Magnitude, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from lesion.studies.isolation.select_weights import isolate
-from lesion.studies.isolation.selections import draw_texts, method_of
+from lesion.studies.isolation.plan import method_of
+from lesion.studies.isolation.selections import draw_texts, isolate
 from lesion.studies.isolation.study import METHODS, IsolationStudy
 from lesion.verification import zoo
 from tiny import model, tokenizer
@@ -43,17 +43,19 @@ def study(data: tuple[Path, ...], **values) -> IsolationStudy:
 
 
 def done(what: IsolationStudy, llama, folder: Path):
-    return isolate(what, llama, folder, Listener(), draw_texts(what, llama))
+    """The numbers."""
+    return isolate(what, llama, folder, Listener(), draw_texts(what, llama))[1]
 
 
 def names(found) -> list[str]:
-    return [selection.file for selection in found.result.selections]
+    return [selection.file for selection in found.selections]
 
 
 def test_every_method_leaves_its_selection_as_a_file_that_reads_back_as_the_same(llama, data, tmp_path):
-    found = done(study(data, methods=list(METHODS), samples=12), llama, tmp_path / "out")
+    what = study(data, methods=list(METHODS), samples=12)
+    candidates, found = isolate(what, llama, tmp_path / "out", Listener(), draw_texts(what, llama))
     assert names(found) == [f"{method}-0.2.edit" for method in METHODS]
-    for method, made, entry in zip(METHODS, found.candidates, found.result.selections, strict=True):
+    for method, made, entry in zip(METHODS, candidates, found.selections, strict=True):
         again = read_edit(tmp_path / "out" / entry.file)
         (selection,) = again.selections.values()
         assert (selection.digest, again.factors) == (made.edit.selection.digest, (0.0,))
@@ -86,7 +88,7 @@ def test_files_of_several_sizes_repeats_and_shares_have_names_of_their_own(llama
     )
     assert len({read_edit(tmp_path / "out" / name).digest for name in names(found)}) == len(names(found))
     # Overlap: one pair of repeats for each share and size, none for what sees no data.
-    assert [(one.method, one.keep, one.samples, len(one.iou)) for one in found.result.overlaps] == [
+    assert [(one.method, one.keep, one.samples, len(one.iou)) for one in found.overlaps] == [
         ("mathneuro", keep, size, 1) for keep in (0.1, 0.2) for size in (2, 3)
     ]
 
@@ -97,7 +99,7 @@ def test_shares_that_differ_by_very_little_do_not_overwrite_each_other(llama, da
 
 
 def test_the_summary_tells_texts_coverage_and_provenance(llama, data, tmp_path):
-    found = done(study(data, repeats=2, seed=3), llama, tmp_path / "out").result
+    found = done(study(data, repeats=2, seed=3), llama, tmp_path / "out")
     assert (found.model, found.fingerprint, found.blocks) == ("tiny:llama", llama.fingerprint, 3)
     assert (found.study.skill, found.study.controls) == (str(data[0]), (str(data[1]),))
     assert (found.study.samples, found.study.repeats, found.study.seed, found.disjoint) == ((3,), 2, 3, True)
@@ -128,24 +130,24 @@ def test_texts_longer_than_the_context_are_cut_counted_and_told(llama, data, tmp
         ({"id": f"{n}", "prompt": "so " * (100 if n < 2 else 5) + f"{n}", "answer": "y"} for n in range(4)),
     )
     found = done(study((long, data[1]), samples=4), llama, tmp_path / "out")
-    assert f"{long}: 2 of 4 calibration texts were longer than the context and were cut." in found.result.notes
-    (skill,) = (entry for entry in found.result.texts if entry.role == "skill")
+    assert f"{long}: 2 of 4 calibration texts were longer than the context and were cut." in found.notes
+    (skill,) = (entry for entry in found.texts if entry.role == "skill")
     # Two of 256 tokens, the context; two of `<s>`, five times `so `, a digit and the answer.
     assert (skill.cut, skill.tokens) == (2, 2 * 256 + 2 * (1 + 15 + 1 + 1))
 
 
 def test_repeats_that_cannot_be_disjoint_are_noted(llama, data, tmp_path):
     found = done(study(data, samples=8, repeats=2), llama, tmp_path / "out")
-    assert any("too few items for 2 repeats without a common text" in note for note in found.result.notes)
-    assert found.result.disjoint is False
+    assert any("too few items for 2 repeats without a common text" in note for note in found.notes)
+    assert found.disjoint is False
 
 
 def test_a_selection_that_is_empty_is_noted_and_the_others_are_kept(llama, data, tmp_path):
     # The whole of every matrix is in the control's share, and so nothing is left of the skill's.
     found = done(study(data, share=[1.0, 0.2]), llama, tmp_path / "out")
     assert names(found) == ["mathneuro-0.2.edit"]
-    assert [one.keep for one in found.result.selections] == [0.2]
-    assert any("mathneuro-1 is empty on tiny:llama" in note for note in found.result.notes)
+    assert [one.keep for one in found.selections] == [0.2]
+    assert any("mathneuro-1 is empty on tiny:llama" in note for note in found.notes)
 
 
 def test_where_every_selection_is_empty_or_everything_it_is_an_error(llama, data, tmp_path):
@@ -158,22 +160,20 @@ def test_where_every_selection_is_empty_or_everything_it_is_an_error(llama, data
 
 def test_too_few_neurons_for_lape_is_noted(llama, data, tmp_path):
     found = done(study(data, share=0.9, methods=["lape"], samples=12), llama, tmp_path / "out")
-    assert any(note.startswith("lape-0.9: only ") and "fewer than the 129" in note for note in found.result.notes)
+    assert any(note.startswith("lape-0.9: only ") and "fewer than the 129" in note for note in found.notes)
 
 
 def test_experts_that_saw_no_token_are_told_and_never_selected(data, tmp_path):
     mixtral = model("mixtral")
     found = done(study(data, samples=1), mixtral, tmp_path / "out")
     silent = {
-        entry.name.rpartition(".")[0]
-        for entry in found.result.coverage
-        if entry.reason == "no token of the skill came to it"
+        entry.name.rpartition(".")[0] for entry in found.coverage if entry.reason == "no token of the skill came to it"
     }
-    (entry,) = found.result.selections
+    (entry,) = found.selections
     for part in entry.matrices:
         if f"{part.block}.{part.matrix}".rpartition(".")[0] in silent:
             assert part.selected == 0
-    assert any(note.startswith(f"{len(silent)} experts saw no token") for note in found.result.notes) == bool(silent)
+    assert any(note.startswith(f"{len(silent)} experts saw no token") for note in found.notes) == bool(silent)
 
 
 def test_weights_that_several_blocks_share_are_refused_before_anything_is_read(data, tmp_path):

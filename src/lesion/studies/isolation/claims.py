@@ -9,8 +9,8 @@ from lesion.core import clustered_intervals
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.rows import p_text, subject
-from lesion.report.values import CHANGE, POINTS, SHARE, WHOLE_SHARE, Estimate, Form, decimals
-from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted
+from lesion.report.values import CHANGE, FIGURES, POINTS, SHARE, WHOLE_SHARE, Estimate, Form, decimals
+from lesion.report.wording import SPACE, STOPPING_SHARE, counted
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation, Line, TaskUnderEdit
 from lesion.studies.isolation.result import Isolation
 
@@ -22,11 +22,8 @@ SUFFERS = 1.05
 class Evidence:
     """Whether one edit changes the skill, more than its random controls and more than every informative control.
 
-    For a boost the direction is a gain.
-
     Attributes:
-        effect: of the edit on the skill.
-        changed: whether the interval lies beyond 0, and p, corrected over all edits tried, is at most `ALPHA`.
+        effect: of the edit on the skill; changed: whether it is shown.
         beyond_random: more than its random controls of every kind; False where it has none.
         beyond_rivals: more than the whole block and MLP that hold most of its weights; None where it has no rivals.
         beyond_controls: more than every informative control, by its name; not where one was not answered.
@@ -54,54 +51,51 @@ class Evidence:
         alone = bool(self.beyond_controls) and all(self.beyond_controls.values())
         return self.changed and self.beyond_all_else and alone
 
-    @property
-    def order(self) -> tuple[bool, int, float]:
-        """Most evidence first, then the largest change beyond every control."""
-        parts = (self.changed, self.beyond_random, self.beyond_rivals, all(self.beyond_controls.values()))
-        return self.selective, sum(map(bool, parts)), self.strength
-
 
 def evidence(evaluation: Evaluation, skill: EvaluatedTask, edit: EditedModel) -> Evidence | None:
     """What is known of one edit on a skill; None where the skill was not answered under it."""
     effect = skill.effects.get(edit.edit)
     if effect is None or effect.change.value is None or skill.scored:
         return None
-    sign = -1 if edit.boosts else 1  # a gain is a drop below 0
+    change = edit.sought(effect.change)
     differences = {
-        control.name: evaluation.difference(edit.edit, skill.name, control.name) or Estimate(value=None)
+        control.name: edit.sought(evaluation.difference(edit.edit, skill.name, control.name) or Estimate(value=None))
         for control in evaluation.controls
         if control.informative
     }
-    margins = [sign * each.value for each in (effect.change, *differences.values()) if each.value is not None]
-    drawn = [] if effect.random is None else [effect.random, *effect.matched]
+    beyond = [edit.sought(each.beyond).side == 1 for each in (effect.random, *effect.matched) if each is not None]
+    rivals = [edit.sought(rival.beyond).side == 1 for rival in effect.rivals]
     return Evidence(
         edit=edit,
         effect=effect,
-        changed=effect.change.side == sign and effect.change.is_shown,
-        beyond_random=bool(drawn) and all(each.beyond.side == sign for each in drawn),
-        beyond_rivals=all(rival.beyond.side == sign for rival in effect.rivals) if effect.rivals else None,
-        beyond_controls={name: difference.side == sign for name, difference in differences.items()},
+        changed=change.side == 1 and change.is_shown,
+        beyond_random=bool(beyond) and all(beyond),
+        beyond_rivals=all(rivals) if rivals else None,
+        beyond_controls={name: difference.side == 1 for name, difference in differences.items()},
         suffering=tuple(c for c in evaluation.controls if c.scored and suffers(c, c.effects.get(edit.edit))),
-        strength=min(margins),
+        strength=min(each.value for each in (change, *differences.values()) if each.value is not None),
     )
 
 
 def strongest(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[EditedModel]) -> Evidence | None:
-    """The most selective of a method's edits."""
+    """The most selective of a method's edits, with most evidence, and then of the largest change."""
+
+    def order(each: Evidence) -> tuple[bool, int, float]:
+        parts = (each.changed, each.beyond_random, each.beyond_rivals, all(each.beyond_controls.values()))
+        return each.selective, sum(map(bool, parts)), each.strength
+
     known = [measured for edit in edits if (measured := evidence(evaluation, skill, edit)) is not None]
-    return max(known, key=lambda each: each.order, default=None)
+    return max(known, key=order, default=None)
 
 
 def suffers(control: EvaluatedTask, effect: TaskUnderEdit | None) -> bool:
     """Whether the interval of a ratio of perplexities lies above `SUFFERS` and above the random controls' ratio."""
     if effect is None or effect.change.low is None or effect.change.high is None:
         return False
-    baseline, random = control.baseline.result.value, effect.random
-    by_chance = 0.0 if random is None or not baseline else (random.mean or 0.0) / baseline
+    baseline, by_chance = control.baseline.result.value, 0.0
+    if effect.random is not None and baseline:
+        by_chance = (effect.random.mean or 0.0) / baseline
     return effect.change.low > max(SUFFERS, by_chance)
-
-
-RATIO = Form(3, significant=True)
 
 
 @rule
@@ -122,7 +116,7 @@ def what_the_skill_loses(evaluation: Evaluation, lines: Sequence[Line]) -> Itera
         best = [each for edits in groups.values() if (each := strongest(evaluation, skill, edits)) is not None]
         for each in sorted(best, key=lambda each: (not each.selective, -each.strength)):
             sentences = [_falls(evaluation, skill, each), _numbers(each)]
-            if caveats := _rivals(evaluation, each) or _caveats(evaluation, each):
+            if caveats := _caveats(evaluation, each):
                 sentences.append(f"{wording.capital('; '.join(caveats))}.")
             own = tuple(line for line in lines if line[0].edit == each.edit.edit)
             yield Claim(tuple(sentences), own)
@@ -146,15 +140,14 @@ def _falls(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) -> 
     moves, effect, verb = _moves(evaluation, skill, edit), *(("gain", "gains") if edit.boosts else ("loss", "loses"))
     if not evidence.changed:
         return f"{moves}: not shown to be a {effect}."
-    random = "random weights" if edit.selects else "the same change elsewhere"
-    others = f"more than under {random}{' and whole blocks' * (evidence.beyond_rivals is not None)}"
+    others = f"more than under {edit.elsewhere}{' and whole blocks' * (evidence.beyond_rivals is not None)}"
     if not controls:
-        more = f", {others}" if evidence.beyond_all_else else ""
+        more = f", {others}" * evidence.beyond_all_else
         return f"{moves}{more}; no informative control can tell whether it does so alone."
     if evidence.selective:
-        every = "any control" if all(c.informative for c in evaluation.controls) else "any informative control"
-        return f"{moves}, more than {every} and {others}."
-    missing = [f"than under {random}"] * (not evidence.beyond_random)
+        some = " informative" * (len(controls) < len(evaluation.controls))
+        return f"{moves}, more than any{some} control and {others}."
+    missing = [f"than under {edit.elsewhere}"] * (not evidence.beyond_random)
     missing += ["than under the whole block or MLP"] * (evidence.beyond_rivals is False)
     missing += [f"than {name} {verb}" for name, beyond in controls.items() if not beyond]
     return f"{moves}, but not shown to be more {wording.listed(missing, 'or')}."
@@ -163,39 +156,31 @@ def _falls(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) -> 
 def _numbers(evidence: Evidence) -> str:
     """The loss or gain with its interval and test, and how much of it random controls do not give."""
     edit, change, random = evidence.edit, evidence.effect.change, evidence.effect.random
-    what, sought = ("gain", change.negative) if edit.boosts else ("loss", change)
-    text = f"The {what} is {POINTS.text(sought)}{_tested(change)}"
+    text = f"That is {POINTS.text(edit.sought(change))}{_tested(change)}"
     if random is None:
         return f"{text}; no random control was measured."
-    others = "as many random weights" if edit.selects else "the same change at other places"
-    more = CHANGE.text(random.beyond.negative if edit.boosts else random.beyond)
-    return f"{text}, {more} beyond that under {others} ({counted(random.draws, 'draw')})."
+    more, draws = CHANGE.text(edit.sought(random.beyond)), counted(random.draws, "draw")
+    return f"{text}, {more} beyond that under {edit.elsewhere} ({draws})."
 
 
 def _tested(change: Estimate) -> str:
     return f" ({text})" if (text := p_text(change)) else ""
 
 
-def _rivals(evaluation: Evaluation, evidence: Evidence) -> list[str]:
-    return [
-        f"{evaluation.name_of(rival.edit)} reaches {SHARE.text(rival.result.value)} (the boost"
-        f" {CHANGE.text(rival.beyond.negative)})"
-        for rival in evidence.effect.rivals
-    ]
-
-
 def _caveats(evaluation: Evaluation, evidence: Evidence) -> list[str]:
-    """What else may stand behind a loss: answers without an end or unreadable, running text, damage to generation."""
+    """What a whole block gives too; what else may stand behind a loss: answers without an end, damage to all text."""
+    if evidence.effect.rivals:
+        ends = [(each, SHARE.text(each.result.value), each.beyond.negative) for each in evidence.effect.rivals]
+        return [f"{evaluation.name_of(r.edit)} reaches {end} (the boost {CHANGE.text(more)})" for r, end, more in ends]
     rates, texts = evidence.effect.rates, []
     loss = not evidence.edit.boosts
     many = STOPPING_SHARE * (1 - (evidence.effect.result.value or 0.0))
-    if loss and (rates.truncated or 0.0) >= many > 0:
-        texts.append(f"{WHOLE_SHARE.text(rates.truncated)} of the answers {wording.unended(rates.looped)}")
-    if loss and (rates.unparsed or 0.0) >= many > 0:
-        texts.append(f"{WHOLE_SHARE.text(rates.unparsed)} of the answers cannot be read")
+    for rate, what in ((rates.truncated, wording.unended(rates.looped)), (rates.unparsed, "cannot be read")):
+        if loss and (rate or 0.0) >= many > 0:
+            texts.append(f"{WHOLE_SHARE.text(rate)} of the answers {what}")
     for control in evidence.suffering:
-        change = control.effects[evidence.edit.edit].change
-        texts.append(f"running text suffers too, perplexity ×{RATIO.text(change)} on {control.name}")
+        ratio = Form(3, significant=True).text(control.effects[evidence.edit.edit].change)
+        texts.append(f"running text suffers too, perplexity ×{ratio} on {control.name}")
     generated = any(control.kind == "generate" and control.informative for control in evaluation.controls)
     if evidence.selective and loss and not generated:
         texts.append("no control is generated, so that damage to all generation is not ruled out")
@@ -222,7 +207,7 @@ def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable
         loses = any((line.drop.value or 0.0) > 0 for line, _ in candidates)
         line, edit = max(candidates, key=lambda each: (each[0].drop.value or 0.0) * (1 if loses else -1))
         unsure = "" if line.changed or not line.drop.value else ", not shown to be a change"
-        several = f", the largest of {counted(len(own), 'edit')}" if len(own) > 1 else ""
+        several = f", the largest of {counted(len(own), 'edit')}" * (len(own) > 1)
         numbers = f"That is {CHANGE.text(line.drop.negative)}{_tested(line.drop)}{several}"
         if line.random_lowest is not None and line.random_highest is not None:
             ends = dict.fromkeys(map(WHOLE_SHARE, (line.random_lowest, line.random_highest)))
@@ -241,10 +226,11 @@ def what_the_model_can(evaluation: Evaluation) -> Iterable[Claim]:
     """
     if not evaluation.tasks:
         yield Claim(("Nothing has been measured yet.",))
-    for task in evaluation.tasks if not evaluation.tried else ():
-        result, items = task.baseline.result, counted(task.items, "item")
-        what = f"perplexity {Form(4, significant=True).text(result)}" if task.scored else f"{SHARE.text(result)} right"
-        yield Claim((f"On {task.name} {what} without an edit ({items}).",))
+    for task in () if evaluation.tried else evaluation.tasks:
+        what = f"{SHARE.text(task.baseline.result)} right"
+        if task.scored:
+            what = f"perplexity {FIGURES.text(task.baseline.result)}"
+        yield Claim((f"On {task.name} {what} without an edit ({counted(task.items, 'item')}).",))
 
 
 @rule
@@ -256,29 +242,22 @@ def what_the_chosen_edit_does(evaluation: Evaluation) -> Iterable[Claim]:
     Needs: an edit chosen on validation items; on the test items an exact paired p of at most .05 and an interval that
     excludes 0
     """
-    choice = evaluation.choice
-    if choice is None:
+    if (choice := evaluation.choice) is None:
         return
     gain, name = choice.gain, evaluation.name_of(choice.chosen)
-    unsure = ": not shown to be a change" * (gain.side == 0 or (gain.p or 0.0) > ALPHA)
+    unsure = ": not shown to be a change" * (gain.shown == 0)
     informative = {task.name for task in evaluation.controls if task.informative}
-    further = [
-        f"{control.task} changes by {CHANGE.text(control.drop.negative)}"
-        for control in choice.controls
-        if control.task in informative
-    ]
+    known = [control for control in choice.controls if control.task in informative]
+    further = [f"{control.task} changes by {CHANGE.text(control.drop.negative)}" for control in known]
     if choice.random is not None and choice.random.gain_beyond.low is not None:
         further.insert(0, f"beyond random controls it is {CHANGE.text(choice.random.gain_beyond)}")
     items, chosen_on = counted(choice.test_items, "test item"), counted(choice.validation_items, "item")
     shares = f"{SHARE.text(choice.baseline_test)} to {SHARE.text(choice.accuracy_test)}"
     chosen = CHANGE.text(choice.accuracy_validation - choice.baseline_validation)
     among = f"on the {chosen_on} that chose it among {counted(len(choice.candidates), 'edit')} {chosen}"
-    sentences = (
-        f"On {items} that chose nothing, {name} takes {choice.skill} from {shares}{unsure}.",
-        f"The change is {CHANGE.text(gain)}{_tested(gain)}; {among}.",
-        *[f"{wording.capital('; '.join(further))}."] * bool(further),
-    )
-    yield Claim(sentences)
+    first = f"On {items} that chose nothing, {name} takes {choice.skill} from {shares}{unsure}."
+    second = f"The change is {CHANGE.text(gain)}{_tested(gain)}; {among}."
+    yield Claim((first, second, *[f"{wording.capital('; '.join(further))}."] * bool(further)))
 
 
 @rule
@@ -329,9 +308,9 @@ def what_other_texts_select(isolation: Isolation) -> Iterable[Claim]:
     for overlap in chosen.values():
         draws = f"{counted(overlap.repeats, 'draw')} of {counted(overlap.samples, 'text')}"
         mean = f"{two.text(overlap.mean)}{' (one pair, no interval)' * (overlap.repeats == 2)}"
-        text = f"Selections from {draws} share {mean} of their weights (intersection over union)"
+        text = f"Selections from {draws} share {mean} of their weights; random ones would share"
         about = subject(overlap, list(chosen.values()))
-        yield Claim((f"{text}; random ones would share {two.text(overlap.chance)}.",), (overlap,), about)
+        yield Claim((f"{text} {two.text(overlap.chance)} (intersection over union).",), (overlap,), about)
 
 
 @rule
@@ -341,8 +320,7 @@ def which_super_weights(isolation: Isolation) -> Iterable[Claim]:
     Says: N super weights were excluded from every selection, first W.
     Needs: the option that excludes super weights
     """
-    excluded = isolation.excluded
-    if excluded is None:
+    if (excluded := isolation.excluded) is None:
         return
     number, first = counted(len(excluded.weights), "weight"), excluded.weights[0].name
     spikes = f"{number} with the largest activation spikes were excluded from every selection, first {first}."

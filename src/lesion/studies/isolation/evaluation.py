@@ -5,11 +5,11 @@ Its lines are a task under an edit, beside the unedited model, random controls a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field, field_validator
 
 from lesion.core import clustered_intervals
@@ -41,12 +41,11 @@ class EditedModel(Row):
         label, digest: of its selection.
         method, keep, samples, repeat: how it came about; None where not known.
         factor: that selected weights, blocks or branches are multiplied by; None where an edit has none or several.
-        without: label of the listed weights that were taken away from its selection; empty where none were.
-        random_of: text form of the edit whose matched random control it is, or None.
-        rival_of: text form of a boost whose most selected block or MLP it enlarges, to be compared with; or None.
-        matched_in: of a random control, what it shares with the edit: count, magnitude or importance.
-        seed: of the draw, for a random control.
-        randoms: text forms of its matched random controls; rivals: of a boost, those of the enlarged blocks and MLPs.
+        without: label of the listed weights that were taken away from its selection.
+        random_of: the edit whose matched random control it is.
+        rival_of: the boost whose most selected block or MLP it enlarges.
+        matched_in, seed: of a random control, what it shares with the edit, and its draw.
+        randoms: its matched random controls; rivals: of a boost, the enlarged blocks and MLPs.
         selected, total: weights; of scaled blocks and branches and of truncated matrices all that lie in them.
         achieved: the factor that the selected weights really got, after rounding: Σ|w| after ÷ before, signed; None of
             an edit that is no single selection.
@@ -95,6 +94,15 @@ class EditedModel(Row):
         """Whether weights are cut or enlarged."""
         return "boosting" if self.boosts else "cutting"
 
+    def sought(self, drop: Estimate) -> Estimate:
+        """A drop as what is sought: of a boost, a gain."""
+        return drop.negative if self.boosts else drop
+
+    @property
+    def elsewhere(self) -> str:
+        """What its random controls are."""
+        return "random weights" if self.selects else "the same change elsewhere"
+
     @property
     def tried(self) -> bool:
         """Whether it is neither the random control nor the rival of another."""
@@ -110,7 +118,7 @@ class EditedModel(Row):
         """`MathNeuro`, `MathNeuro without super-weights-8`; the selection's own label where the method is not known."""
         if self.method == "custom":
             return self.label
-        return METHOD_NAMES.get(self.method, self.method) + (f" without {self.without}" if self.without else "")
+        return METHOD_NAMES[self.method] + f" without {self.without}" * bool(self.without)
 
     @property
     def name(self) -> str:
@@ -129,14 +137,14 @@ class EditedModel(Row):
         return ", ".join(parts)
 
 
-class Rates(Value):
+class Rates(Row):
     """How answers ended, as shares in 0…1 (`lesion.core.rates`); None for running text."""
 
-    truncated: Number = None
-    looped: Number = None
-    unclosed: Number = None
-    unparsed: Number = None
-    nonfinite: Number = None
+    truncated: Number = column("Truncated", SHARE, default=None)
+    looped: Number = column("Looped", SHARE, default=None)
+    unclosed: Number = column("Unclosed", SHARE, default=None)
+    unparsed: Number = column("Unparsed", SHARE, default=None)
+    nonfinite: Number = column("Not finite", SHARE, default=None)
 
 
 class Baseline(Value):
@@ -148,11 +156,7 @@ class Baseline(Value):
 
 
 class RandomControls(Row):
-    """The matched random controls of an edit on a task: the mean and range of their accuracies, or perplexities.
-
-    `drop` is their mean drop and `beyond` how much more the edit drops; both are None for running text. `matched_in` is
-    what they share with the edit.
-    """
+    """The matched random controls of an edit on a task: the mean and range of their accuracies, or perplexities."""
 
     matched_in: MatchedIn = column("Controls matched in", default="count", omitted=True)
     draws: int = column("Draws")
@@ -164,10 +168,7 @@ class RandomControls(Row):
 
 
 class BoostRival(Value):
-    """The whole block or MLP that holds most of a boost's weights, enlarged by the factor that suits it best here.
-
-    `result` is its accuracy, and `beyond` how much more the boost drops: below 0 where the boost is better.
-    """
+    """The whole block or MLP that holds most of a boost's weights; `beyond`: how much more the boost drops."""
 
     edit: str
     result: Estimate
@@ -181,8 +182,7 @@ class TaskUnderEdit(Value):
         result: accuracy in 0…1, or perplexity; None where that is not a finite number.
         change: drop in accuracy, or ratio of perplexities to the baseline's; p is McNemar's exact test.
         random: the matched random controls of the first kind; matched: those of further kinds.
-        rivals: of a boost, the block and the MLP; none of running text.
-        clustered: the drop's interval over the clusters that items share; None where there are none.
+        clustered: the drop's interval over the clusters that items share.
     """
 
     edit: str
@@ -201,7 +201,6 @@ class EvaluatedTask(Value):
     Attributes:
         kind: `generate`, `choose`, or `score` for running text, which is measured by perplexity.
         chance: the accuracy of guessing in 0…1; None for perplexity or where it is not known.
-        shared: what items share; None where their groups are no clusters.
     """
 
     name: str
@@ -250,7 +249,7 @@ class Selectivity(Value):
 class Candidate(Row):
     """An edit among which one is chosen: its accuracy on validation items, and the mean over the controls'."""
 
-    edit: str = column()
+    edit: str = column("Edit", label=True)
     accuracy: float = column("Accuracy on validation items", SHARE)
     mean_control: Number = column("Mean of controls", SHARE)
 
@@ -319,18 +318,12 @@ class Evaluation(Value):
         """The tasks that must survive."""
         return [task for task in self.tasks if task.role == "control"]
 
-    @property
-    def methods(self) -> list[str]:
-        """Names of methods in the order of their colours."""
-        return list(dict.fromkeys(edit.method_name for edit in self.tried))
-
     def name_of(self, edit: str) -> str:
-        """The name of an edit by its text form, with its number of texts where these differ; else the text form."""
-        if edit not in self.by_edit:
-            return edit
+        """The name of an edit by its text form, with its number of texts where these differ."""
         known = self.by_edit[edit]
-        texts = known.samples if self.several_samples else None
-        return known.name + (f", {wording.counted(texts, 'text')}" if texts is not None else "")
+        if not self.several_samples or known.samples is None:
+            return known.name
+        return f"{known.name}, {wording.counted(known.samples, 'text')}"
 
     @cached_property
     def several_samples(self) -> bool:
@@ -359,7 +352,7 @@ class UnderEdit(Row):
     drop: Estimate = column("Drop", POINTS, p="p")
 
 
-class Measured(UnderEdit):
+class Measured(UnderEdit, Rates):
     """One task under one edit: a line of `evaluation.csv`. Accuracies, drops and rates in 0…1.
 
     Attributes:
@@ -385,11 +378,6 @@ class Measured(UnderEdit):
     random_highest: Number = column(default=None)
     random_drop: Number = column(default=None)
     random_beyond: Estimate = column("Beyond random", POINTS, default=NOTHING)
-    truncated: Number = column("Truncated", SHARE, default=None)
-    looped: Number = column("Looped", SHARE, default=None)
-    unclosed: Number = column("Unclosed", SHARE, default=None)
-    unparsed: Number = column("Unparsed", SHARE, default=None)
-    nonfinite: Number = column("Not finite", SHARE, default=None)
     baseline_truncated: Number = column(default=None)
     baseline_looped: Number = column(default=None)
     baseline_unclosed: Number = column(default=None)
@@ -436,12 +424,6 @@ class AgainstControl(Row):
     difference: Estimate = column("Difference", POINTS)
 
 
-class EditName(Row):
-    """The name of an edit."""
-
-    under: str = column("Edit", label=True)
-
-
 Line = tuple[Measured, EditedModel]
 
 
@@ -458,7 +440,6 @@ def measured(evaluation: Evaluation) -> list[Line]:
 def _measured(evaluation: Evaluation, task: EvaluatedTask, cell: TaskUnderEdit, *, drawn: bool) -> Measured:
     edit, baseline = evaluation.by_edit[cell.edit], task.baseline.result
     under, reached = evaluation.name_of(cell.edit), edit.achieved
-    by_share, by_factor = _series(evaluation, edit)
     if reached is not None and edit.factor is not None and abs(reached - edit.factor) > 1e-6:
         under += f" ({reached:.6g} reached)"
     numbers: dict[str, Any] = dict(cell.rates) | clustered_intervals.columns(cell.clustered)
@@ -475,48 +456,31 @@ def _measured(evaluation: Evaluation, task: EvaluatedTask, cell: TaskUnderEdit, 
         numbers["accuracy"] = Estimate(value=None, low=cell.result.low, high=cell.result.high)
     else:
         numbers |= {"baseline": baseline, "accuracy": cell.result, "drop": cell.change}
+    numbers |= task.model_dump(include={"role", "kind", "items", "chance"}) | _series(evaluation, edit)
     return Measured(
-        model=evaluation.model,
-        task=task.name,
-        edit=cell.edit,
-        under=under,
-        role=task.role,
-        kind=task.kind,
-        items=task.items,
-        chance=task.chance,
-        by_share=by_share,
-        by_factor=by_factor,
-        tried=edit.tried,
-        drawn=drawn,
-        **numbers,
+        model=evaluation.model, task=task.name, edit=cell.edit, under=under, tried=edit.tried, drawn=drawn, **numbers
     )
 
 
-def _series(evaluation: Evaluation, edit: EditedModel) -> tuple[str, str]:
+def _series(evaluation: Evaluation, edit: EditedModel) -> dict[str, str]:
     """What tells an edit's line from others along the share, and along the factor: what differs among all tried."""
     same = [each for each in evaluation.tried if each.method_name == edit.method_name]
-    parts = [edit.method_name] if len(evaluation.methods) > 1 else []
+    parts = [edit.method_name] if len(same) < len(evaluation.tried) else []
     if evaluation.several_samples and edit.samples is not None:
         parts.append(wording.counted(edit.samples, "text"))
     if edit.repeat is not None and len({each.repeat for each in same}) > 1:
         parts.append(f"repeat{wording.SPACE}{edit.repeat}")
     factor = [wording.factor(edit.factor)] if edit.factor is not None and len({e.factor for e in same}) > 1 else []
     share = [wording.keep(edit.keep)] if edit.keep is not None and len({each.keep for each in same}) > 1 else []
-    return ", ".join([*parts, *factor]), ", ".join([*parts, *share])
+    return {"by_share": ", ".join([*parts, *factor]), "by_factor": ", ".join([*parts, *share])}
 
 
 def _drawn(evaluation: Evaluation) -> set[str]:
     """The edits of the first figure: those that change most, and the rivals of boosts among them."""
-    main = next(iter([*evaluation.skills, *(task for task in evaluation.tasks if not task.scored)]), None)
-    if main is None:
-        return set()
-
-    def size(edit: EditedModel) -> float:
-        return abs(main.effects[edit.edit].change.value or 0.0)
-
-    tried = sorted((edit for edit in evaluation.tried if edit.edit in main.effects), key=size, reverse=True)
-    drawn = [edit.edit for edit in tried[:MOST_DRAWN]]
-    return {*drawn, *(rival.edit for edit in drawn for rival in main.effects[edit].rivals)}
+    main = [*evaluation.skills, *(task for task in evaluation.tasks if not task.scored)][:1]
+    tried = [task.effects[edit.edit] for task in main for edit in evaluation.tried if edit.edit in task.effects]
+    drawn = sorted(tried, key=lambda effect: -abs(effect.change.value or 0.0))[:MOST_DRAWN]
+    return {edit for effect in drawn for edit in (effect.edit, *(rival.edit for rival in effect.rivals))}
 
 
 def matched(evaluation: Evaluation, lines: Sequence[Line]) -> list[tuple[Measured, RandomControls, Sizes]]:
@@ -524,14 +488,13 @@ def matched(evaluation: Evaluation, lines: Sequence[Line]) -> list[tuple[Measure
     effects = {(task.name, cell.edit): cell for task in evaluation.tasks if not task.scored for cell in task.cells}
     beside = []
     for line, edit in lines:
-        cell = effects.get((line.task, line.edit))
+        cell, own = effects.get((line.task, line.edit)), [evaluation.by_edit[each] for each in edit.randoms]
         if cell is None or cell.random is None or not cell.matched:
             continue
         for controls in (cell.random, *cell.matched):
-            own = [evaluation.by_edit[each] for each in edit.randoms]
             sizes = [each.size for each in own if each.matched_in == controls.matched_in and each.size is not None]
-            mean = float(np.mean(sizes)) if sizes else None
-            beside.append((line, controls, Sizes(size=edit.size, control_size=mean)))
+            size = math.fsum(sizes) / (len(sizes) or math.nan)
+            beside.append((line, controls, Sizes(size=edit.size, control_size=size)))
     return beside
 
 
@@ -542,18 +505,8 @@ def against_controls(
     of = {(line.task, line.edit): (line, edit) for line, edit in lines if edit.tried}
     beside = []
     for each in evaluation.selectivity:
-        if (each.skill, each.edit) in of and (each.control, each.edit) in of:
+        if each.edit in {edit.edit for edit in evaluation.tried}:
             (line, edit), (control, _) = of[each.skill, each.edit], of[each.control, each.edit]
             against = AgainstControl(control=each.control, control_drop=control.drop, difference=each.difference)
             beside.append((line, against, edit))
     return beside
-
-
-FEWEST_PLACES = 3
-"""Of a curve along the share, or the factor."""
-
-
-def several_places(lines: Sequence[Line], name: str) -> bool:
-    """Whether a share or factor has so many places among the edits tried that a curve shows more than bars do."""
-    places = {getattr(edit, name) for _, edit in lines if edit.tried}
-    return len(places - {None}) >= FEWEST_PLACES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
 from lesion.edits.selections.controls import Matched, Random, left_out, matched_controls
 from lesion.edits.selections.inputs import Inputs
-from lesion.edits.selections.selection import Count, count
+from lesion.edits.selections.selection import Count, Selection, count
 from lesion.edits.units import of_units, site_of
 from lesion.edits.weights import written
 from lesion.errors import UsageError
@@ -26,7 +27,7 @@ from lesion.models.units import Experts, Slices
 from lesion.report import wording
 from lesion.report.values import Value
 from lesion.studies.isolation.evaluation import EditedModel
-from lesion.studies.isolation.selections import method_of
+from lesion.studies.isolation.study import METHODS
 
 PLAN = "plan.json"
 BOOSTS = (1.1, 1.25, 1.5)
@@ -35,9 +36,7 @@ BOOSTS = (1.1, 1.25, 1.5)
 
 @dataclass(frozen=True)
 class CandidateEdit:
-    """An edit to evaluate: where it comes from; of a selection its counts where they are known, and what was seen on
-    the texts of its controls.
-    """
+    """An edit to evaluate; of a selection its draw of texts, its counts, and what was seen on texts of its controls."""
 
     edit: Edit
     samples: int | None = None
@@ -60,9 +59,7 @@ class EvaluationPlan(Value):
     Attributes:
         tasks: their kinds by name.
         chance: the accuracy of guessing in 0…1 by task; running text has none.
-        skill: which of the tasks is the skill.
         validation: the share of items on which an edit is chosen; None: none is chosen.
-        notes: what a reader should know of the edits on these tasks.
     """
 
     model: str
@@ -79,6 +76,12 @@ class EvaluationPlan(Value):
     def tried(self) -> list[EditedModel]:
         """The edits that are neither the random control nor the rival of another."""
         return [edit for edit in self.edits if edit.tried]
+
+    def role(self, task: str) -> str | None:
+        """Whether a task is the skill or a control; None where none is the skill."""
+        if self.skill not in self.tasks:
+            return None
+        return "skill" if task == self.skill else "control"
 
 
 def plan(
@@ -114,19 +117,20 @@ def plan(
     drawn: dict[tuple[object, ...], list[Edit]] = {}
 
     def add(edit: Edit, candidate: CandidateEdit, counts: Sequence[Count], **roles: Any) -> None:
-        if str(edit) not in edits:
+        own = "randoms" in roles  # what is tried itself is no control of another
+        if str(edit) not in edits and (own or str(edit) not in tried):
             edits[str(edit)] = edit
             entries[str(edit)] = _planned(model, edit, candidate, counts, **roles)
 
+    for text in unchanged:
+        del tried[text]
     for text, (edit, candidate) in tried.items():
-        if text in unchanged:
-            continue
         counts = _counts(edit, candidate, model)
         controls: dict[str, tuple[MatchedIn, Edit]] = {}
         for kind in matched_in:
             own: tuple[object, ...] = (kind, text)
-            if counts and kind == "count":
-                own = (kind, _factor(edit), _without(edit), *(part.selected for part in counts))
+            if isinstance(edit, ScaleParameters) and kind == "count":
+                own = (edit.factor, left_out(edit.selection), *(part.selected for part in counts))
             if own not in drawn:
                 texts = _texts(edit, candidate) if kind == "importance" else ()
                 lacking = kind == "importance" and not texts
@@ -134,29 +138,25 @@ def plan(
             controls |= {str(control): (kind, control) for control in drawn[own]}
             if len(drawn[own]) < random_controls:
                 notes.append(_fewer(edit, kind, len(drawn[own]), random_controls))
-        rivals = {str(rival): rival for rival in _rivals(edit, counts)}
-        add(edit, candidate, counts, randoms=tuple(controls), rivals=tuple(rivals))
-        for name, (kind, control) in controls.items():
-            if name not in tried:
-                add(control, candidate, counts, random_of=text, matched_in=kind)
-        for name, rival in rivals.items():
-            if name not in tried:
-                add(rival, CandidateEdit(rival), (), rival_of=text)
+        rivals = _rivals(edit, counts)
+        add(edit, candidate, counts, randoms=tuple(controls), rivals=tuple(map(str, rivals)))
+        for kind, control in controls.values():
+            add(control, candidate, counts, random_of=text, matched_in=kind)
+        for rival in rivals:
+            add(rival, CandidateEdit(rival), (), rival_of=text)
     return PlannedEdits(tuple(entries.values()), edits, tuple(notes))
 
 
 def _rivals(edit: Edit, counts: Sequence[Count]) -> list[Edit]:
     """What a boost must be better than: the block that holds most of its weights, and its MLP, by each of `BOOSTS`."""
-    if not counts or (_factor(edit) or 0.0) <= 1:
+    if (_factor(edit) or 0.0) <= 1:
         return []
-    selected: dict[int, int] = {}
+    selected: Counter[int] = Counter()
     for part in counts:
         if part.block is not None and part.selected:
-            selected[part.block] = selected.get(part.block, 0) + part.selected
-    if not selected:
-        return []
-    most = max(selected, key=selected.__getitem__)
-    return [make(most, factor) for make in (ScaleBlock, ScaleMlp) for factor in BOOSTS]
+            selected[part.block] += part.selected
+    most = [block for block, _ in selected.most_common(1)]
+    return [make(block, factor) for block in most for make in (ScaleBlock, ScaleMlp) for factor in BOOSTS]
 
 
 def _fewer(edit: Edit, kind: MatchedIn, there: int, wanted: int) -> str:
@@ -236,10 +236,16 @@ def _planned(
     )
 
 
-def _without(edit: Edit) -> str:
-    """The digest of the listed weights that were taken away from a selection; empty where none were."""
-    taken = left_out(edit.selection) if isinstance(edit, ScaleParameters) else None
-    return "" if taken is None else taken.digest
+def method_of(selection: Selection) -> tuple[str, float | None]:
+    """The name of a selection's method and its share, listed weights that were taken away from it aside; `custom` and
+    None for what set algebra made otherwise.
+    """
+    if left_out(selection) is not None:
+        selection = selection.parts[0]
+    name = "wanda-rows" if getattr(selection, "per", "") == "row" else selection.kind
+    if name not in METHODS:
+        return ("random", None) if name == "random" else ("custom", None)
+    return name, float(getattr(selection, "keep", math.nan))
 
 
 def _weights(edit: Edit, address: str, anatomy: Anatomy) -> int:
@@ -262,13 +268,12 @@ def _weights(edit: Edit, address: str, anatomy: Anatomy) -> int:
 
 def _touches(edit: Edit, address: str) -> bool:
     """Whether a matrix is truncated, lies in what is scaled or replaced, or is one of which a selection takes some."""
-    for part in parts(edit):
-        if isinstance(part, ScaleParameters):
-            if part.selection.touches(address):
-                return True
-        elif address == part.address or (isinstance(part, Scale | Replace) and address.startswith(f"{part.address}.")):
-            return True
-    return False
+    return any(
+        part.selection.touches(address)
+        if isinstance(part, ScaleParameters)
+        else address == part.address or (isinstance(part, Scale | Replace) and address.startswith(f"{part.address}."))
+        for part in parts(edit)
+    )
 
 
 def _label(edit: Edit) -> str:

@@ -32,7 +32,6 @@ from lesion.studies.isolation.evaluation import (
     AgainstControl,
     Candidate,
     EditedModel,
-    EditName,
     Evaluation,
     Line,
     Measured,
@@ -42,7 +41,6 @@ from lesion.studies.isolation.evaluation import (
     against_controls,
     matched,
     measured,
-    several_places,
 )
 from lesion.studies.isolation.result import (
     CalibrationTexts,
@@ -59,8 +57,8 @@ from lesion.studies.isolation.result import (
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.studies.isolation.summary import recall_isolation
 
-FEWEST_POINTS = 3
-"""With fewer edits the first figure shows the skill beside its controls, and a table the differences."""
+FEWEST = 3
+"""Points of a curve, or edits of a figure; with fewer, bars or a table show as much."""
 READING = (
     "An edit takes the skill alone when it changes the skill, changes it more than its matched random controls, and"
     " more than every informative control: each by its interval, and with a p on the skill, corrected for all edits"
@@ -69,10 +67,6 @@ READING = (
     "Matched random controls: as many random weights of every matrix; of blocks, branches and spectra, the same change"
     " at other blocks. A boost stands beside the whole block and MLP that hold most of its weights, each enlarged by"
     " the factor that is best for it.",
-)
-SHARE_TAKEN = (
-    "A share is taken of every matrix and task: MathNeuro keeps the weights among that share for the skill that are not"
-    " among that share for a control, so that fewer remain."
 )
 METHOD = (
     "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut, beside"
@@ -85,8 +79,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
     """A skill that has been isolated, or edits that have been evaluated: the numbers, and the edits as files.
 
     Attributes:
-        table: one row per task and edit, random controls beside it, as `evaluation.csv` holds it; where nothing was
-            evaluated, one row per selection and matrix, as `selections.csv`.
+        table: one row per task and edit, as in `evaluation.csv`; else one per selection and matrix.
     """
 
     SUMMARY = IsolationSummary
@@ -117,7 +110,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
     def edits(self) -> dict[str, Path]:
         """The `.edit` files by name: `mathneuro-0.05`."""
         selections = self.summary.isolation.selections if self.summary.isolation else ()
-        return {Path(entry.file).stem: self.folder / entry.file for entry in selections if entry.file}
+        return {entry.stem: self.folder / entry.file for entry in selections if entry.file}
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -141,12 +134,10 @@ class IsolationResult(StudyResult[IsolationSummary]):
         answered = [task for task in evaluation.tasks if not task.scored] or list(evaluation.tasks)
         counts = [task.items for task in answered]
         texts = [f"{wording.span(min(counts), max(counts))} items per task"]
-        main = (evaluation.skills or answered)[0]
-        drop = smallest_drop(main.items, len(evaluation.tried)) if evaluation.tried and not main.scored else None
-        if drop is not None:
+        main, tried = (evaluation.skills or answered)[0], len(evaluation.tried)
+        if tried and not main.scored and (drop := smallest_drop(main.items, tried)) is not None:
             texts.append(f"changes of {main.name} under about {POINTS.text(drop)} would be missed")
-        draws = max((line.random_draws or 0 for line, _ in self.lines), default=0)
-        if draws:
+        if draws := max((line.random_draws or 0 for line, _ in self.lines), default=0):
             texts.append(f"{wording.counted(draws, 'random control')} per edit")
         return f"{'; '.join(texts)}."
 
@@ -230,14 +221,12 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
     verb = "raise" if all(edit.boosts for edit in evaluation.tried) else "take"
     title = f"Does an edit {verb} {skills} alone?" if skills else f"What do edits of {evaluation.model} change?"
     against = Rows(
-        "", against_controls(evaluation, measured), (UnderEdit, AgainstControl, Row),
-        "Skill against control",
-        "Difference: drop of the skill minus drop of the control.",
-    )  # fmt: skip
+        "", against_controls(evaluation, measured), (UnderEdit, AgainstControl, Row), "Skill against control"
+    )
     yield Part(title, rows, _marks(evaluation, measured), main_claims, wide=True)
     if choice := evaluation.choice:
-        named = [(EditName(under=evaluation.name_of(each.edit)), each) for each in choice.candidates]
-        candidates = Rows("", named, (EditName, Candidate), "Candidates", choice.rule)
+        named = [each.model_copy(update={"edit": evaluation.name_of(each.edit)}) for each in choice.candidates]
+        candidates = Rows("", named, (Candidate,), "Candidates", choice.rule)
         chosen = claims.what_the_chosen_edit_does(evaluation)
         yield Part("What does the chosen edit do on other items?", candidates, claims=chosen, short="Chosen edit")
     if against.records:
@@ -246,7 +235,7 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
             caption="An edit that cuts the skill alone lies far to the right at the height of 0; one that raises it"
             " alone far to the left.",
         )  # fmt: skip
-        marks = (mark,) * (len(evaluation.tried) >= FEWEST_POINTS)
+        marks = (mark,) * (len(evaluation.tried) >= FEWEST)
         yield Part("What do the controls lose?", against, marks, short="Controls", wide=True)
     if controls := matched(evaluation, measured):
         yield Part(
@@ -275,11 +264,11 @@ def _marks(evaluation: Evaluation, measured: Sequence[Line]) -> tuple[Mark, ...]
         )
     ]  # fmt: skip
     kinds = tuple({task.kind for task in evaluation.tasks if not task.scored})
-    for name, series in (("keep", "by_share"), ("factor", "by_factor")):
-        if not several_places(measured, name):
+    for name, series, unusual in (("keep", "by_share", set()), ("factor", "by_factor", {0.0})):
+        places = {getattr(edit, name) for edit in evaluation.tried} - {None}
+        if len(places) < FEWEST:
             continue
-        places = {value for _, edit in measured if edit.tried and (value := getattr(edit, name)) is not None}
-        places = places - {0.0} if name == "factor" and len(places) > 2 else places
+        places -= unusual
         marks.append(
             Curves(
                 "accuracy", name, series, log=name == "keep", panel="task", name=f"sweep-{name}",
@@ -312,38 +301,26 @@ def _isolation(isolation: Isolation) -> Iterator[Part]:
             blocks.append(Folded(table.title, (Table.of(table),)))
     yield Part(
         f"Where do the weights selected for {skill} lie?",
-        Rows(
-            "selections", matrices, (Selection, MatrixCount), "Selected weights",
-            hidden=frozenset({"file"}),
-        ),
-        claims=claims.where_the_weights_lie(isolation),
-        about=SHARE_TAKEN,
-        short="Weights",
-        own=tuple(blocks),
-        wide=True,
+        Rows("selections", matrices, (Selection, MatrixCount), "Selected weights", hidden=frozenset({"file"})),
+        claims=claims.where_the_weights_lie(isolation), short="Weights", own=tuple(blocks), wide=True,
     )  # fmt: skip
     if isolation.overlaps:
-        overlaps = isolation.agreements
-        labels = {overlap.label for overlap in overlaps}
-        several = len({overlap.samples for overlap in overlaps}) > 1
+        labels = {overlap.label for overlap in isolation.agreements}
+        curves = Curves("mean", "samples", "label", log=True, low=0.0, high=1.0, name="consistency",
+                        lines={"random sets of that size": "chance"} if len(labels) == 1 else {},
+                        only={"label": tuple(labels)})  # fmt: skip
         yield Part(
             "Would other texts have selected the same?",
             Rows(
                 "overlap", isolation.overlaps, (Overlap,), "Overlap of repeats",
                 "IoU: intersection over union. Interval: jackknife over repeats, from three on.",
             ),
-            (
-                Curves("mean", "samples", "label", log=True, low=0.0, high=1.0, name="consistency",
-                       lines={"random sets of that size": "chance"} if len(labels) == 1 else {},
-                       only={"label": tuple(labels)}),
-            ) if several else (),
-            claims.what_other_texts_select(isolation),
-            short="Consistency",
+            (curves,) * (len({overlap.samples for overlap in isolation.agreements}) > 1),
+            claims.what_other_texts_select(isolation), short="Consistency",
         )  # fmt: skip
     if isolation.excluded is not None:
-        named = list(zip(isolation.names, isolation.selections, strict=True))
         held = [
-            (weight, HeldBy(selected_by="; ".join(name for name, each in named if place in each.super_weights)))
+            (weight, HeldBy(selected_by="; ".join(e.stem for e in isolation.selections if place in e.super_weights)))
             for place, weight in enumerate(isolation.excluded.weights)
         ]
         yield Part(
@@ -353,8 +330,7 @@ def _isolation(isolation: Isolation) -> Iterator[Part]:
                 "Rows and columns are outputs and inputs of the matrix. Product: |value| times the largest magnitude of"
                 " its input. Spike: input and output are the largest of their matrix, the rule of Yu et al. (2024).",
             ),
-            claims=claims.which_super_weights(isolation),
-            short="Super weights",
+            claims=claims.which_super_weights(isolation), short="Super weights",
         )  # fmt: skip
 
 
@@ -367,10 +343,8 @@ def _checks(evaluation: Evaluation, measured: Sequence[Line], again: Callable[[s
     else:
         known = ((task.name, task.baseline.result.value, task.chance or 0.0, task.items) for task in answered)
         yield from checks.baselines(known)
-    drawn = [each for each, _ in measured if each.drawn and each.tried]
-    rates = [(max(each.truncated or 0.0, each.unparsed or 0.0), each) for each in drawn]
-    if rates:
-        rate, worst = max(rates, key=lambda each: each[0])
+    rates = [(max(e.truncated or 0.0, e.unparsed or 0.0), e) for e, _ in measured if e.drawn and e.tried]
+    for rate, worst in sorted(rates, key=lambda each: -each[0])[:1]:
         yield from checks.readable(rate, f"{worst.under} ({worst.task})")
     kinds = {each.matched_in for _, each in measured if each.random_of is not None}
     if not kinds:
@@ -384,20 +358,19 @@ def _checks(evaluation: Evaluation, measured: Sequence[Line], again: Callable[[s
 def _offered(evaluation: Evaluation, answers: pd.DataFrame, measured: Sequence[Line]) -> Iterator[browser.Offered]:
     """The baseline and every edit that is no random control, on tasks with answers."""
     present = set(zip(answers["model_name"], answers["task"], answers["edit"], strict=True))
-    drops = {(line.task, line.edit): line.drop.value for line, _ in measured}
+    known = [line for line, _ in measured if line.drop.value is not None]
+    drops = {(line.task, line.edit): f", drop {POINTS(line.drop.value)}" for line in known}
     labels = {str(BASELINE): "unedited"} | {edit.edit: evaluation.name_of(edit.edit) for edit in evaluation.tried}
     for task in evaluation.tasks:
         for edit, label in labels.items():
             if not task.scored and (evaluation.model, task.name, edit) in present:
-                drop = drops.get((task.name, edit))
-                about = label if drop is None else f"{label}, drop {POINTS(drop)}"
-                yield browser.Offered(evaluation.model, task.name, edit, about)
+                yield browser.Offered(evaluation.model, task.name, edit, label + drops.get((task.name, edit), ""))
 
 
 def _broken(answers: pd.DataFrame, measured: Sequence[Line]) -> Iterator[Example]:
     """Answers that the edit that takes most broke."""
     drawn = [line for line, _ in measured if line.drawn and line.tried]
-    most = max(drawn, key=lambda line: line.strength, default=None)
-    of_task = answers[answers["task"] == most.task] if most is not None else answers
-    if most is not None and most.edit in set(of_task["edit"]):
-        yield from examples(changed(of_task, most.edit, right=False), most.under, most.task)
+    for most in sorted(drawn, key=lambda line: -line.strength)[:1]:
+        of_task = answers[answers["task"] == most.task]
+        if most.edit in set(of_task["edit"]):
+            yield from examples(changed(of_task, most.edit, right=False), most.under, most.task)

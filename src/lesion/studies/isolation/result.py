@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Literal
@@ -81,7 +82,7 @@ class Excluded(Value):
 
     Attributes:
         weights: largest product first.
-        label, digest, file: of the edit that cuts these alone.
+        file: of the edit that cuts these alone.
         unsearched: blocks without a down projection that could be followed, as where experts are routed.
     """
 
@@ -123,14 +124,15 @@ class Selection(Row):
 
 
 class Selected(Selection):
-    """One selection of weights.
-
-    Attributes:
-        super_weights: which of the isolation's excluded weights its method had selected, by their place in that list.
-    """
+    """One selection; `super_weights`: which excluded weights its method had selected, by their place among them."""
 
     matrices: tuple[MatrixCount, ...]
     super_weights: tuple[int, ...] = ()
+
+    @property
+    def stem(self) -> str:
+        """`mathneuro-0.05`: its name among the edits."""
+        return (self.file or "").removesuffix(".edit")
 
     @derived.column("Selected")
     def selected(self) -> int:
@@ -160,15 +162,11 @@ class Selected(Selection):
 
     def _summed(self, key: Callable[[MatrixCount], tuple[int | None, str]]) -> list[MatrixCount]:
         """Its counts summed up by block and a name."""
-        groups: dict[tuple[int | None, str], list[MatrixCount]] = {}
+        selected, total = Counter[tuple[int | None, str]](), Counter[tuple[int | None, str]]()
         for matrix in self.matrices:
-            groups.setdefault(key(matrix), []).append(matrix)
-        return [
-            MatrixCount(
-                block=block, matrix=name, selected=sum(m.selected for m in own), total=sum(m.total for m in own)
-            )
-            for (block, name), own in groups.items()
-        ]
+            selected[key(matrix)] += matrix.selected
+            total[key(matrix)] += matrix.total
+        return [MatrixCount(block=at[0], matrix=at[1], selected=selected[at], total=total[at]) for at in total]
 
 
 class Overlap(Row):
@@ -226,9 +224,8 @@ class Isolation(Value):
 
     Attributes:
         identity: SHA-256 of the model, the data sets and the very texts (`selections.identity`).
-        study: what was asked for.
         disjoint: whether repeats have no text in common.
-        excluded: the super weights that no selection has; None where none were sought.
+        excluded: the super weights that no selection has.
     """
 
     identity: str
@@ -250,18 +247,6 @@ class Isolation(Value):
     def agreements(self) -> list[Overlap]:
         """The overlaps whose mean is known."""
         return [overlap for overlap in self.overlaps if overlap.mean.value is not None]
-
-    @cached_property
-    def names(self) -> list[str]:
-        """Names of the selections, with texts and repeat where these differ: `MathNeuro, share 5 %, repeat 1`."""
-        several_samples = len({selection.samples for selection in self.selections}) > 1
-        several_repeats = len({selection.repeat for selection in self.selections}) > 1
-        return [
-            selection.name
-            + (f", {wording.counted(selection.samples, 'text')}" if several_samples else "")
-            + (f", repeat{wording.SPACE}{selection.repeat}" if several_repeats else "")
-            for selection in self.selections
-        ]
 
 
 class IsolationSummary(Summary):

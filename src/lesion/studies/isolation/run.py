@@ -20,8 +20,7 @@ from lesion.models.load import Model
 from lesion.studies.isolation.evaluation import Evaluation
 from lesion.studies.isolation.plan import CandidateEdit, EvaluationPlan, PlannedEdits, keep_plan, plan
 from lesion.studies.isolation.report import EvaluationResult, IsolationResult
-from lesion.studies.isolation.select_weights import isolate
-from lesion.studies.isolation.selections import draw_texts, identity
+from lesion.studies.isolation.selections import draw_texts, identity, isolate
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.studies.isolation.summary import stored, summarise, summarised
 from lesion.tasks.catalogue import canonical, find
@@ -33,31 +32,31 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
     """Isolate a skill and, where the study has tasks, evaluate every edit."""
     run.drawn(study)
     folder, watcher = run.folder, run.watcher
-    observed = run.load(study, study.model, finite=True)
-    chosen = study.model if study.weights is None else ModelChoice(source=study.weights)
+    model = observed = run.load(study, study.model, finite=True)
+    chosen = study.model
     if study.weights is None:
         observed.refuse_packed("selected from")
-        model = observed
     else:
+        chosen = ModelChoice(source=study.weights)
         model = run.load(study, chosen, finite=True)
         refuse_other_weights(observed, model)
     with locked(folder, "isolation"):
         texts = draw_texts(study, observed)
         _refuse_another(folder, study, identity(study, observed, texts, model))
-        isolated = isolate(study, model, folder, watcher, texts, observed)
-        summarised(study, isolated.result, None).write(folder)
-    for text in isolated.result.notes:
+        candidates, isolation = isolate(study, model, folder, watcher, texts, observed)
+        summarised(study, isolation, None).write(folder)
+    for text in isolation.notes:
         watcher.note(text)
     evaluation, evaluated, planned = None, 0, 0
     if study.tasks:
-        edits = plan(model, isolated.candidates, study.factor, study.random_controls, study.matched_in)
+        edits = plan(model, candidates, study.factor, study.random_controls, study.matched_in)
         skill = asked_skill(study)
         validation = None if study.choose is None else study.choose.validation
         notes = []
         if canonical(skill) != canonical(study.skill) and skill in [task.name for task in study.tasks]:
             notes.append(f"{skill} stands for the skill {study.skill}: the same task with other options.")
         evaluation, evaluated, planned = evaluate(study, chosen, model, edits, run, skill, validation, notes)
-    summary = summarised(study, isolated.result, evaluation)
+    summary = summarised(study, isolation, evaluation)
     summary.write(folder)
     return IsolationResult(folder, summary, evaluated, planned)
 
@@ -65,7 +64,9 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
 def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] | None = None) -> EvaluationResult:
     """Evaluate edits on one model, each beside its matched random controls."""
     folder = run.folder
-    given = [_read(text) for text in study.edits] if files is None else files
+    given: Sequence[EditFile | Edit] | None = files
+    if given is None:
+        given = [parse(text) if (file := path_of(text)) is None else read_edit(file) for text in study.edits]
     by_task = {canonical(choice.name): choice.name for choice in study.tasks}
     if study.skill is not None and canonical(study.skill) not in by_task:
         raise UsageError(f"{study.skill} is the skill, so it must be one of the tasks: {', '.join(by_task.values())}.")
@@ -98,12 +99,6 @@ def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] |
     return EvaluationResult(folder, summary, evaluated, planned)
 
 
-def _read(text: str) -> EditFile | Edit:
-    """The edit of a file, or of a text."""
-    file = path_of(text)
-    return parse(text) if file is None else read_edit(file)
-
-
 def asked_skill(study: IsolationStudy) -> str:
     """The task that is asked as the skill: the calibrated one, else the first that differs in its options alone."""
     names = [task.name for task in study.tasks]
@@ -122,12 +117,7 @@ def evaluate(
     validation: float | None = None,
     notes: Sequence[str] = (),
 ) -> tuple[Evaluation, int, int]:
-    """Evaluate the baseline and every edit on the same items; a folder of the same questions takes further edits.
-
-    Raises:
-        UsageError: a task does not exist.
-        LesionError: the folder belongs to other questions or cannot be written. Answers given until then are stored.
-    """
+    """Evaluate the baseline and every edit on the same items; a folder of the same questions takes further edits."""
     used = calibrated_on(planned.edits.values())
     items = draw_items(questions, used, run.folder)
     notes = (*notes, *planned.notes, *_calibration_items(items, used))

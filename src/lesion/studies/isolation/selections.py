@@ -1,7 +1,13 @@
-"""The selections of a study: observed activations, kept in its folder; a selection by every method, and what two share.
+"""Isolating: observe a model on a skill and its controls, select, count, compare, and keep selections as edits.
 
 The published grid (Christ et al. 2024: 8 shares, 5 repeats, 2 control sets) needs one pass over the data; every
 selection follows from the stored vectors.
+
+Yu et al. (2024, arXiv 2411.07191) find a super weight in one forward pass: in a block where both the input
+and the output of the down projection have an extreme maximum, it is the weight that joins these two channels. Here the
+weights of all down projections are ranked by the largest product with their input, |W_ij| · max_t |X_tj|, and the first
+so many are taken. The paper's weight comes first where it makes the spike, and several of one block are found as well.
+There is no threshold, so that rather too many are taken than too few; `spike` marks those of the paper's rule.
 """
 
 from __future__ import annotations
@@ -10,8 +16,8 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,19 +26,32 @@ from safetensors.torch import save
 from torch import Tensor
 
 from lesion.activations.calibration import Calibration, Draw, calibration
-from lesion.activations.observation import observe
+from lesion.activations.observation import Peaks, observe, observe_peaks
 from lesion.atomic import keep
-from lesion.edits.selections.controls import left_out
+from lesion.edits.edit import ScaleParameters
+from lesion.edits.files.artefact import save_edit
 from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.neurons import LAPE
-from lesion.edits.selections.selection import Count, Selection
+from lesion.edits.selections.selection import Count, Selection, check_extent, fixed_together
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
+from lesion.edits.weights import refuse_shared
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
 from lesion.report import wording
 from lesion.report.values import Estimate
-from lesion.studies.isolation.result import Coverage, Overlap
+from lesion.studies.isolation.plan import CandidateEdit
+from lesion.studies.isolation.result import (
+    CalibrationTexts,
+    Coverage,
+    Excluded,
+    Isolation,
+    MatrixCount,
+    Overlap,
+    Selected,
+    SuperWeight,
+)
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.task import Task
@@ -58,11 +77,10 @@ def draw_texts(study: IsolationStudy, model: Model) -> dict[str, Calibration]:
 
 
 def _refuse_short(study: IsolationStudy, tasks: Mapping[str, Task]) -> None:
-    """Refuse at once every data set that has fewer texts than a draw takes."""
     most = max(study.samples)
-    there = {} if study.replacement else {data: len(calibration_items(task)) for data, task in tasks.items()}
+    there = {data: len(calibration_items(task)) for data, task in tasks.items()}
     short = {data: count for data, count in there.items() if 0 < count < most}
-    if short:
+    if short and not study.replacement:
         each = wording.listed([f"{data} has {count:,}" for data, count in short.items()])
         raise UsageError(
             f"{most:,} calibration texts are asked for of the skill and of each control, and {each}: give --samples"
@@ -78,8 +96,10 @@ def identity(
     """
     digests = {data: [_digest(drawn, draw) for draw in drawn.draws] for data, drawn in sorted(texts.items())}
     parts = [model.fingerprint, study.skill, digests, study.samples, study.repeats]
-    parts += [] if selected is None or selected is model else [selected.fingerprint]
-    parts += [f"without {study.exclude_super_weights}"] if study.exclude_super_weights else []
+    if selected is not None and selected is not model:
+        parts.append(selected.fingerprint)
+    if study.exclude_super_weights:
+        parts.append(f"without {study.exclude_super_weights}")
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -146,7 +166,6 @@ def _entry(key: str, entry: Mapping[str, object], tensors: Mapping[str, Tensor])
 
 
 def _seal(key: str, inputs: Inputs) -> str:
-    """A digest of everything that an entry says."""
     return hashlib.sha256(json.dumps([key, inputs.header(), inputs.digest], sort_keys=True).encode()).hexdigest()
 
 
@@ -198,9 +217,8 @@ def selections(method: str, keeps: Iterable[float], skill: ByDraw, controls: Seq
 
 
 def mean_overlap(iou: Sequence[float], repeats: int) -> Estimate:
-    """The mean over pairs of repeats, with its 95 % interval by the jackknife over repeats, since pairs share repeats.
-
-    Pairs stand in the order of `itertools.combinations`; of fewer than three repeats there is no interval.
+    """The mean over pairs of repeats, as `itertools.combinations` orders them, with its 95 % interval by the jackknife
+    over repeats; of fewer than three there is none.
     """
     mean = float(np.mean(iou))
     if repeats < 3:
@@ -215,11 +233,7 @@ def mean_overlap(iou: Sequence[float], repeats: int) -> Estimate:
 def survey(
     made: Sequence[Made], model: Model, watcher: Watcher | None = None
 ) -> tuple[list[list[Count]], list[Overlap]]:
-    """How much of every matrix each selection holds, and how much repeats of one agree; every mask is made once.
-
-    Returns:
-        Counts per selection, in the order of `made`; overlaps of those that have more than one repeat.
-    """
+    """How much of every matrix each selection holds, and how much repeats of one agree; every mask is made once."""
     counts: list[list[Count]] = [[] for _ in made]
     groups: dict[tuple[str, float, int], list[int]] = {}
     for place, each in enumerate(made):
@@ -246,17 +260,11 @@ def survey(
             continue
         both, either, by_chance, either_by_chance = sums[method, share, samples]
         iou = [float(b / e) if e else math.nan for b, e in zip(both, either, strict=True)]
-        overlaps.append(
-            Overlap(
-                method=method,
-                keep=share,
-                samples=samples,
-                repeats=len(places),
-                iou=tuple(iou),
-                mean=mean_overlap(iou, len(places)),
-                chance=float(by_chance.sum() / max(1.0, either_by_chance.sum())),
-            )
-        )
+        overlap = Overlap(
+            method=method, keep=share, samples=samples, repeats=len(places), iou=tuple(iou),
+            mean=mean_overlap(iou, len(places)), chance=float(by_chance.sum() / max(1.0, either_by_chance.sum())),
+        )  # fmt: skip
+        overlaps.append(overlap)
     return counts, overlaps
 
 
@@ -279,13 +287,178 @@ def coverage(model: Model, observed: Inputs) -> list[Coverage]:
     return entries
 
 
-def method_of(selection: Selection) -> tuple[str, float | None]:
-    """The name of a selection's method and its share, listed weights that were taken away from it aside; `custom` and
-    None for what set algebra made otherwise.
+NAME = "super-weights"
+TEXTS = 16
+"""Calibration texts of each task that are read for the spikes; the paper reads one prompt."""
+
+
+def held_by(weights: Sequence[SuperWeight], made: Sequence[Made], model: Model) -> list[tuple[int, ...]]:
+    """Of every selection which of these weights it holds, by their places."""
+    held: list[list[int]] = [[] for _ in made]
+    for address in dict.fromkeys(each.address for each in weights):
+        weight = model.anatomy.scored[address].read()
+        own = [(place, each.row, each.column) for place, each in enumerate(weights) if each.address == address]
+        for places, each in zip(held, made, strict=True):
+            mask = each.selection.mask(address, weight)
+            places += [place for place, row, column in own if bool(mask[row, column])]
+    return [tuple(sorted(places)) for places in held]
+
+
+def find_super_weights(
+    model: Model, texts: Mapping[str, Calibration], number: int, observed: Model | None = None
+) -> tuple[tuple[SuperWeight, ...], tuple[int, ...]]:
+    """The weights of down projections with the largest products with their input, in the first `TEXTS` of each task;
+    and the blocks that could not be searched.
     """
-    if left_out(selection) is not None:
-        selection = selection.parts[0]
-    name = "wanda-rows" if getattr(selection, "per", "") == "row" else selection.kind
-    if name not in METHODS:
-        return ("random", None) if name == "random" else ("custom", None)
-    return name, float(getattr(selection, "keep", math.nan))
+    read = [text for drawn in texts.values() for text in drawn.texts[:TEXTS]]
+    peaks = observe_peaks(observed or model, read)
+    searched = {int(address.partition(".")[0]) for address in peaks}
+    unsearched = tuple(block.index for block in model.anatomy.blocks if block.index not in searched)
+    return tuple(ranked(model, peaks, number)), unsearched
+
+
+def ranked(model: Model, peaks: Mapping[str, Peaks], number: int) -> list[SuperWeight]:
+    """The `number` weights of largest |W_ij| · max_t |X_tj| of all matrices with known peaks."""
+    candidates: list[SuperWeight] = []
+    for address, peak in peaks.items():
+        weight = model.anatomy.scored[address].read()
+        products = weight.abs().float() * peak.inputs.to(weight.device)
+        row_of_spike, column_of_spike = int(peak.outputs.argmax()), int(peak.inputs.argmax())
+        largest = products.flatten().topk(min(number, products.numel()))
+        block, _, matrix = address.partition(".")
+        for product, place in zip(largest.values.tolist(), largest.indices.tolist(), strict=True):
+            row, column = divmod(place, weight.shape[1])
+            made = SuperWeight(
+                block=int(block), matrix=matrix, row=row, column=column, value=float(weight[row, column]),
+                product=product, largest_input=float(peak.inputs[column]), largest_output=float(peak.outputs[row]),
+                spike=(row, column) == (row_of_spike, column_of_spike),
+            )  # fmt: skip
+            candidates.append(made)
+    return sorted(candidates, key=lambda each: (-each.product, each.block, each.row, each.column))[:number]
+
+
+def isolate(
+    study: IsolationStudy,
+    model: Model,
+    folder: Path,
+    watcher: Watcher,
+    texts: Mapping[str, Calibration],
+    observed: Model | None = None,
+) -> tuple[list[CandidateEdit], Isolation]:
+    """Make the selections of a study into a folder: its statistics, one `.edit` file per selection, and the numbers.
+
+    Args:
+        observed: the model whose activations are read, where it is another: its quantised form.
+
+    Returns:
+        Every selection that is neither empty nor everything, fixed to the model; the numbers.
+    """
+    refuse_shared(set(model.anatomy.scored), model)
+    folder.mkdir(parents=True, exist_ok=True)
+    reader = observed or model
+    inputs = observe_all(reader, texts, folder, watcher)
+    skill, *controls = (inputs[data] for data in (study.skill, *study.controls))
+    every = [made for method in study.methods for made in selections(method, study.share, skill, controls)]
+    fixed = fixed_together([made.selection for made in every], model, watcher)
+    every = [replace(made, selection=selection) for made, selection in zip(every, fixed, strict=True)]
+    notes = list(_notes(reader, model, texts, skill, every))
+    excluded, taken = None, None
+    held: list[tuple[int, ...]] = [()] * len(every)
+    if study.exclude_super_weights:
+        weights, unsearched = find_super_weights(model, texts, study.exclude_super_weights, reader)
+        taken, held = Listed(tuple(each.name for each in weights), NAME), held_by(weights, every, model)
+        every = [replace(made, selection=made.selection - taken) for made in every]
+    counts, overlaps = survey(every, model, watcher)
+    written: list[Selected] = []
+    candidates: list[CandidateEdit] = []
+    refusals: list[LesionError] = []
+    for made, counted, own in zip(every, counts, held, strict=True):
+        try:
+            check_extent(made.selection, sum(c.selected for c in counted), sum(c.total for c in counted), model.name)
+        except LesionError as error:
+            refusals.append(error)
+            continue
+        file = folder / f"{_stem(made, study)}.edit"
+        save_edit(file, ScaleParameters(made.selection, 0.0), model, selected=counted)
+        selected = Selected(
+            **{name: getattr(made, name) for name in ("method", "keep", "samples", "repeat")},
+            **{name: getattr(made.selection, name) for name in ("label", "digest")},
+            file=file.name,
+            matrices=tuple(MatrixCount(**{n: getattr(c, n) for n in MatrixCount.model_fields}) for c in counted),
+            super_weights=own,
+        )
+        written.append(selected)
+        seen = tuple(control[made.samples, made.repeat].only() for control in controls)
+        candidates.append(CandidateEdit(ScaleParameters(made.selection), made.samples, made.repeat, counted, seen))
+    if refusals and not written:
+        raise refusals[0]
+    if taken is not None:
+        file = save_edit(folder / f"{taken.label}.edit", ScaleParameters(taken), model)
+        about = {"label": taken.label, "digest": taken.digest, "file": file.name}
+        excluded = Excluded(weights=weights, unsearched=unsearched, **about)
+        candidates.append(CandidateEdit(ScaleParameters(taken)))
+    result = Isolation(
+        identity=identity(study, reader, texts, model),
+        study=study,
+        model=model.name,
+        fingerprint=model.fingerprint,
+        dtype=model.dtype_name,
+        family=model.anatomy.family,
+        blocks=len(model.anatomy.blocks),
+        disjoint=all(drawn.disjoint for drawn in texts.values()),
+        texts=tuple(_texts_read(study, inputs)),
+        selections=tuple(written),
+        overlaps=tuple(overlaps),
+        coverage=tuple(coverage(model, next(iter(skill.values())))),
+        excluded=excluded,
+        notes=(*notes, *map(str, refusals)),
+    )
+    return candidates, result
+
+
+def _notes(
+    reader: Model, model: Model, texts: Mapping[str, Calibration], skill: ByDraw, selections: Sequence[Made]
+) -> Iterator[str]:
+    """What a reader should know: two models, texts that were cut or are shared, silent experts, few neurons."""
+    if reader is not model:
+        yield (
+            f"Activations were read on {reader.name} ({reader.quantisation}); weights were selected, and edits made, on"
+            f" {model.name}."
+        )
+    for data, drawn in texts.items():
+        if cut := sum(drawn.cut):
+            yield f"{data}: {cut} of {len(drawn.cut)} calibration texts were longer than the context and were cut."
+        repeats = {draw.repeat for draw in drawn.draws}
+        if len(repeats) > 1 and not drawn.disjoint:
+            yield f"{data} has too few items for {len(repeats)} repeats without a common text; these agree more by it."
+    inputs = max(skill.values(), key=lambda draw: draw.texts)
+    experts = [address for address, matrix in model.anatomy.scored.items() if matrix.storage.expert is not None]
+    untouched = [address for address in experts if (sums := inputs.of(address)) is not None and sums.tokens == 0]
+    silent = sorted({address.rpartition(".")[0] for address in untouched})
+    if silent:
+        names = ", ".join(silent[:12])
+        yield f"{wording.counted(len(silent), 'expert')} saw no token of the skill, so never selected: {names}."
+    for each in selections:
+        selection = each.selection
+        if isinstance(selection, LAPE) and 0 < (firing := sum(map(len, selection.neurons.values()))) < selection.quota:
+            repeat = f", repeat {each.repeat}" if each.repeat else ""
+            yield (
+                f"{selection.label}{repeat}: only {firing:,} neurons fire on the skill as its rule demands, fewer than"
+                f" the {selection.quota:,} that the share asks for; all of them are selected."
+            )
+
+
+def _stem(made: Made, study: IsolationStudy) -> str:
+    """`mathneuro-0.05`; with the number of texts where there are several, and the repeat from the second on."""
+    size = f"-n{made.samples}" if len(study.samples) > 1 and made.method != "magnitude" else ""
+    keep = f"{made.keep:g}" if float(f"{made.keep:g}") == made.keep else repr(made.keep)
+    return f"{made.method}-{keep}{size}" + (f"-repeat{made.repeat}" if made.repeat else "")
+
+
+def _texts_read(study: IsolationStudy, observed: Mapping[str, ByDraw]) -> Iterator[CalibrationTexts]:
+    for data, draws in observed.items():
+        role = "skill" if data == study.skill else "control"
+        for (samples, repeat), inputs in draws.items():
+            (drawn,) = inputs.provenance
+            read = {"texts": inputs.texts, "tokens": inputs.tokens, "cut": drawn.cut, "style": drawn.style}
+            yield CalibrationTexts(data=data, role=role, samples=samples, repeat=repeat, **read)

@@ -36,18 +36,6 @@ Share = Annotated[Number, Field(gt=0, le=1)]
 EditText = Annotated[
     Text, Also("pathlib:Path"), Also("lesion.edits.files.artefact:EditFile"), Also("lesion.edits.edit:Edit")
 ]
-RANDOM_CONTROLS = option(
-    3, help="Number of matched random controls per edit.", panel=STATISTICS, identity=NOT_IN_IDENTITY
-)
-
-MATCHED_IN: tuple[MatchedIn, ...] = option(
-    ("count",),
-    help="What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|),"
-    " importance (and |W| times the inputs of the controls' texts).",
-    many="comma",
-    panel=STATISTICS,
-    identity=NOT_IN_IDENTITY,
-)
 
 
 class Choose(Table):
@@ -58,7 +46,24 @@ class Choose(Table):
     )
 
 
-class IsolationStudy(Questions):
+class EditsStudy(Questions):
+    """What every study has that evaluates edits beside random controls."""
+
+    model: OneModel = ONE_MODEL
+    random_controls: Annotated[Whole, Field(ge=0)] = option(
+        3, help="Number of matched random controls per edit.", panel=STATISTICS, identity=NOT_IN_IDENTITY
+    )
+    matched_in: Several[MatchedIn] = option(
+        ("count",),
+        help="What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|),"
+        " importance (and |W| times the inputs of the controls' texts).",
+        many="comma",
+        panel=STATISTICS,
+        identity=NOT_IN_IDENTITY,
+    )
+
+
+class IsolationStudy(EditsStudy):
     """Isolate the weights of a skill by several methods, and evaluate every edit made of them.
 
     Without tasks nothing is evaluated: the selections are made, counted and compared.
@@ -71,7 +76,6 @@ class IsolationStudy(Questions):
     IDENTITY_PREFIX: ClassVar[str] = "lesion isolation"
 
     kind: Literal["isolation"] = kind_key("isolation")
-    model: OneModel = ONE_MODEL
     weights: Text | None = option(
         None,
         help="Full-precision model of a quantised MODEL: weights are selected, cut and evaluated there, by the"
@@ -129,8 +133,6 @@ class IsolationStudy(Questions):
         " they are evaluated by themselves.",
         identity=NOT_IN_IDENTITY,
     )
-    random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
-    matched_in: Several[MatchedIn] = MATCHED_IN
     anyway: bool = ANYWAY
     choose: Choose | None = flat(None, "a table [choose]", identity=NOT_IN_IDENTITY)
     tasks: Listed[OneTask] = option(
@@ -158,13 +160,12 @@ class IsolationStudy(Questions):
         return {**calibration, **super().styles_of(model)}
 
 
-class EvaluationStudy(Questions):
+class EvaluationStudy(EditsStudy):
     """Edits evaluated on one model. Which edits is no part of its identity: more can follow."""
 
     IDENTITY_PREFIX: ClassVar[str] = "lesion evaluation"
 
     kind: Literal["evaluation"] = kind_key("evaluation")
-    model: OneModel = ONE_MODEL
     edits: Annotated[tuple[EditText, ...], OneOrSeveral()] = option(
         (),
         help="An edit: 3x0, 0-3x0, '3.mlp.up top 0.1', …, or an .edit file; without one, the baseline alone.",
@@ -177,8 +178,6 @@ class EvaluationStudy(Questions):
     factor: Listed[Number] = option(
         (), help="Scale factor, 0 prunes; default: each edit's own.", many="comma", identity=NOT_IN_IDENTITY
     )
-    random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
-    matched_in: Several[MatchedIn] = MATCHED_IN
     anyway: bool = ANYWAY
     validation: Annotated[Number, Field(gt=0, lt=1)] | None = option(
         None,
@@ -231,10 +230,8 @@ EVALUATION = Method(
     ),
     folder="isolation",
     python="""
-An edit is a value, its text form, or an `.edit` file. Its controls are the same change at other places: as many
-random weights of every matrix, or as many other blocks (`lesion.edits.selections.controls`). With `matched_in`
-"magnitude" the weights are of the same sizes too, with "importance" of the same importance to the texts of the edit's
-controls.
+An edit is a value, its text form, or an `.edit` file. Its controls are the same change at other places
+(`lesion.edits.selections.controls`).
 
 Example:
     >>> result = lesion.evaluate(model, ["3×0", "0-3.mlp×0.5", "cut.edit"], ["primer:arithmetic", "primer:atlas"])

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -67,10 +68,10 @@ class _Task:
     """The complete answers to a task by edit, the baseline's among them."""
 
     name: str
-    kind: str
     level: float
     by_edit: Mapping[str, _Answers]
-    shared: Shared | None = None
+    scored: bool
+    shared: Shared | None
 
     @property
     def baseline(self) -> _Answers:
@@ -78,7 +79,7 @@ class _Task:
 
     def result(self, answers: _Answers) -> Contrast:
         """The accuracy, or of running text the perplexity."""
-        if self.kind == "score":
+        if self.scored:
             return perplexity(answers.scores, answers.tokens, self.level)
         return accuracy(answers.right, self.level)
 
@@ -88,18 +89,14 @@ class _Task:
 
 
 def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluation:
-    """The numbers of an evaluation, as far as it has got.
-
-    An edit that is still missing answers to a task is left out there; a task without a complete baseline is left out
-    with a note.
-    """
+    """The numbers of an evaluation, as far as it has got; a task without a whole baseline is left out with a note."""
     notes = list(plan.notes)
     tasks = []
     complete: dict[str, _Task] = {}
     for name, kind in plan.tasks.items():
-        drawn = list(items["item"][items["task"] == name])
-        of_items = None if kind == "score" else shared(name, items[items["task"] == name])
-        task = _Task(name, kind, plan.level, _complete(answers[answers["task"] == name], drawn), of_items)
+        own, scored = items[items["task"] == name], kind == "score"
+        drawn, of_items = list(own["item"]), None if scored else shared(name, own)
+        task = _Task(name, plan.level, _complete(answers[answers["task"] == name], drawn), scored, of_items)
         if str(BASELINE) not in task.by_edit:
             notes.append(f"{plan.model} has not answered all items of {name} without an edit yet.")
             continue
@@ -107,23 +104,12 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
         if missing := ", ".join(edit.name for edit in plan.tried if edit.edit not in task.by_edit):
             left_out = f"{name}: left out, not all items being answered: {missing}"
             notes.append(f"{left_out}; evaluate again with every edit wanted.")
-        baseline = task.baseline
-        tasks.append(
-            EvaluatedTask(
-                name=name,
-                role=None if plan.skill not in plan.tasks else "skill" if name == plan.skill else "control",
-                kind=kind,
-                items=len(drawn),
-                chance=plan.chance.get(name),
-                baseline=Baseline(
-                    result=Estimate.of(task.result(baseline)),
-                    rates=Rates() if kind == "score" else baseline.rates,
-                    tokens=int(baseline.tokens.sum()) if kind == "score" else None,
-                ),
-                cells=tuple(_cells(plan, task)),
-                shared=Sharing.of(of_items),
-            )
-        )
+        baseline, cells = task.baseline, tuple(_cells(plan, task))
+        known: dict[str, Any] = {"tokens": int(baseline.tokens.sum())} if scored else {"rates": baseline.rates}
+        base = Baseline(result=Estimate.of(task.result(baseline)), **known)
+        about: dict[str, Any] = {"role": plan.role(name), "kind": kind, "chance": plan.chance.get(name)}
+        about |= {"items": len(drawn), "baseline": base, "cells": cells, "shared": Sharing.of(of_items)}
+        tasks.append(EvaluatedTask(name=name, **about))
     choice = _choice(plan, complete)
     if plan.validation is not None and choice is None and len(complete) == len(plan.tasks):
         notes.append(
@@ -159,7 +145,7 @@ def _complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, _Answers
 
 def _cells(plan: EvaluationPlan, task: _Task) -> Iterator[TaskUnderEdit]:
     """The task under every edit that has answered all its items."""
-    baseline, scored = task.baseline, task.kind == "score"
+    baseline, scored = task.baseline, task.scored
     answered = [edit for edit in plan.edits if edit.edit in task.by_edit]
     tests = {edit.edit: paired_p(baseline.right, task.by_edit[edit.edit].right) for edit in answered if not scored}
     # The random controls are no hypotheses of the study: what is corrected for is how many edits were tried. An edit
@@ -167,33 +153,22 @@ def _cells(plan: EvaluationPlan, task: _Task) -> Iterator[TaskUnderEdit]:
     own = [edit.edit for edit in answered if edit.tried and not scored]
     corrected = dict(zip(own, holm([tests[edit] for edit in own], len(plan.tried)), strict=True))
     for edit in answered:
-        edited = task.by_edit[edit.edit]
-        clustered = None
+        edited, known = task.by_edit[edit.edit], dict[str, Any]()
         if scored:
-            change = Estimate.of(perplexity_ratio(baseline.scores, edited.scores, baseline.tokens, task.level))
+            ratio = perplexity_ratio(baseline.scores, edited.scores, baseline.tokens, task.level)
+            known |= {"change": Estimate.of(ratio), "rates": Rates(nonfinite=edited.rates.nonfinite)}
         else:
-            drop = task.drop(edit.edit)
-            change = Estimate.of(drop, tests[edit.edit], corrected.get(edit.edit))
-            clustered = OverClusters.of(baseline.right.astype(float) - edited.right, task.shared, drop, task.level)
-        controls = tuple(_random(task, edit, *each) for each in _kinds(plan, task, edit).items())
-        yield TaskUnderEdit(
-            edit=edit.edit,
-            result=Estimate.of(task.result(edited)),
-            change=change,
-            rates=Rates(nonfinite=edited.rates.nonfinite) if scored else edited.rates,
-            random=controls[0] if controls else None,
-            matched=controls[1:],
-            rivals=() if scored else tuple(_rivals(plan, task, edit)),
-            clustered=clustered,
-        )
+            drop, differences = task.drop(edit.edit), baseline.right.astype(float) - edited.right
+            known |= {"change": Estimate.of(drop, tests[edit.edit], corrected.get(edit.edit)), "rates": edited.rates}
+            known |= {"clustered": OverClusters.of(differences, task.shared, drop, task.level)}
+            known |= {"rivals": tuple(_rivals(plan, task, edit))}
+        if controls := [_random(task, edit, *each) for each in _kinds(plan, task, edit).items()]:
+            known |= {"random": controls[0], "matched": tuple(controls[1:])}
+        yield TaskUnderEdit(edit=edit.edit, result=Estimate.of(task.result(edited)), **known)
 
 
 def _rivals(plan: EvaluationPlan, task: _Task, edit: EditedModel) -> Iterator[BoostRival]:
-    """The block and the MLP that a boost is compared with, each under the factor by which it is best.
-
-    It is chosen on the skill's validation items where an edit is chosen there, else on all items: then it is the
-    harder one to beat.
-    """
+    """The block and the MLP that a boost is compared with, by the factor best on validation items, or else on all."""
     by_unit: dict[str, list[EditedModel]] = {}
     for rival in plan.edits:
         if rival.edit in edit.rivals and rival.edit in task.by_edit:
@@ -220,7 +195,7 @@ def _kinds(plan: EvaluationPlan, task: _Task, edit: EditedModel) -> dict[Matched
 def _random(task: _Task, edit: EditedModel, kind: MatchedIn, drawn: Sequence[_Answers]) -> RandomControls:
     values = [task.result(answers).value for answers in drawn]
     mean, ends = float(np.mean(values)), {"lowest": min(values), "highest": max(values)}
-    if task.kind == "score":
+    if task.scored:
         return RandomControls(draws=len(drawn), mean=mean, **ends, matched_in=kind)
     beyond = beyond_random(task.by_edit[edit.edit].right, np.stack([answers.right for answers in drawn]), task.level)
     drop = float(task.baseline.right.mean() - np.mean(values))
@@ -230,9 +205,9 @@ def _random(task: _Task, edit: EditedModel, kind: MatchedIn, drawn: Sequence[_An
 def _with_skill(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> tuple[_Task, list[_Task]] | None:
     """The skill and the controls that are answered; None where the skill has no accuracy yet."""
     skill = complete.get(plan.skill or "")
-    if skill is None or skill.kind == "score":
+    if skill is None or skill.scored:
         return None
-    return skill, [task for task in complete.values() if task is not skill and task.kind != "score"]
+    return skill, [task for task in complete.values() if task is not skill and not task.scored]
 
 
 def _selectivity(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> list[Selectivity]:
