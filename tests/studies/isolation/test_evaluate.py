@@ -20,11 +20,10 @@ from lesion.edits.selections.listed import Listed
 from lesion.edits.selections.selection import count
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import wrap
 from lesion.studies.isolation.plan import BOOSTS, CandidateEdit, plan, read_plan
 from lesion.studies.isolation.run import evaluate
 from lesion.studies.isolation.study import EvaluationStudy
-from tiny import model, tiny, tokenizer
+from tiny import model, tokenizer
 
 ITEMS = 6
 
@@ -275,10 +274,3 @@ def test_planning_leaves_the_weights_as_they_were(llama):
     planned(llama, mathneuro(llama), factors=(0.0, -3.0))
     for name, tensor in llama.network.state_dict().items():
         assert torch.equal(tensor.view(torch.int32), before[name].view(torch.int32)), name
-
-
-def test_an_edit_that_moves_nothing_is_refused_before_anything_is_asked(sums):
-    network = tiny("llama").to(torch.bfloat16)
-    half = wrap(network, tokenizer(), "tiny:half")
-    with pytest.raises(LesionError, match=r"moves 0 of .* at least 99 %"):
-        planned(half, mathneuro(half), factors=(1.001,), controls=0)

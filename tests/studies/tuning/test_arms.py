@@ -3,7 +3,6 @@
 import pytest
 from tuning import study
 
-from lesion.errors import UsageError
 from lesion.studies.tuning.report import Drops
 from lesion.studies.tuning.study import label
 from lesion.studies.tuning.training import arms_of, budget_of, random_pool
@@ -92,15 +91,6 @@ def test_an_adapter_stands_in_for_named_blocks_and_not_for_all_in_full(llama):
 )
 def test_a_share_is_rounded_down_and_is_at_least_one_block(budget, blocks, meant):
     assert budget_of(study(budget=budget), blocks) == meant
-
-
-def test_what_the_model_does_not_have_is_refused(llama):
-    with pytest.raises(UsageError, match=r"A budget of 4 blocks is more than tiny:llama has: 3"):
-        of(llama, "critical", budget=4)
-    with pytest.raises(UsageError, match=r"there is no block 3: tiny:llama has blocks 0 to 2"):
-        of(llama, "2-3")
-    with pytest.raises(UsageError, match=r"rank of 1 to 16, not 17\. Give another --adapter"):
-        of(llama, "critical", adapter=17)
 
 
 def test_every_arm_has_a_name_in_words():

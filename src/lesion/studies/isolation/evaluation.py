@@ -250,7 +250,7 @@ class Candidate(Row):
     """An edit among which one is chosen: its accuracy on validation items, and the mean over the controls'."""
 
     edit: str = column("Edit", label=True)
-    accuracy: float = column("Accuracy on validation items", SHARE)
+    accuracy: float = column("Validation accuracy", SHARE)
     mean_control: Number = column("Mean of controls", SHARE)
 
 

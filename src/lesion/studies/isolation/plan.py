@@ -94,8 +94,7 @@ def plan(
     """Every candidate under every factor with its matched random controls, each tried once, without an answer.
 
     Two selections with the same count in every matrix, and without the same listed weights, share their random
-    controls; a control that is tried itself is planned once. A boost, by a factor above 1, has rivals too (`_rivals`).
-    A factor of 1 changes nothing and is left out with a note: it is the baseline.
+    controls. A boost, by a factor above 1, has rivals too (`_rivals`).
 
     Args:
         factors: in place of their own; none of an edit of the spectrum alone.

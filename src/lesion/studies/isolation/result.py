@@ -47,7 +47,7 @@ class MatrixCount(Row):
 
 
 class SuperWeight(Row):
-    """One weight of a down projection that makes a spike of its output (`select_weights.py`).
+    """One weight of a down projection that makes a spike of its output (`selections.py`).
 
     Attributes:
         value: of the weight.

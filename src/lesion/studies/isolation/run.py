@@ -148,8 +148,7 @@ def evaluate(
 def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoice, list[Item]]:
     """The items of every task: seeded, those that were calibration texts last; those that a folder has come first.
 
-    An evaluation compares all edits of a folder on the same items, so a folder with answers keeps its items, also where
-    an edit is added that was calibrated on some of them; more items are added to them.
+    An evaluation compares all edits of a folder on the same items, also one that was calibrated on some of them.
     """
     stored: dict[str, list[str]] = {}
     if (folder / FILE).is_file():

@@ -268,8 +268,6 @@ class Search:
         tasks: on which candidates are chosen; controls: beside.
         screen, choice, test: the items of each task that screen, choose and test; test also of the controls.
         earlier: searches whose choices these items have tested already.
-
-    Attributes:
         screened: gain of the log-probability of the gold answers in the screen, and on how many items of each task.
     """
 

@@ -26,8 +26,7 @@ OF: Mapping[str, tuple[Family, ...]] = {
 
 
 class SearchStudy(EditSearch):
-    """Search for a layout that makes a model better, or for blocks it can do without: chosen on some items, tested on
-    others.
+    """Search for a layout that makes a model better, or for blocks it can do without.
 
     Example:
         >>> SearchStudy.make(model="bundled:llama-base", tasks=["primer:arithmetic"], family=["drop"]).lengths

@@ -144,7 +144,7 @@ class Rivals:
         items_of = split.validation.items()
         means = {each: float(np.mean([self._right(*of, each).mean() for of in items_of])) for each in scaled}
         others: list[tuple[Any, int | None, Edit]] = [
-            *(("subspace", draw, composed([_redrawn(cut, draw) for cut in cuts])) for draw in range(DRAWS)),
+            *(("subspace", n, composed([replace(cut, side="random", draw=n) for cut in cuts])) for n in range(DRAWS)),
             ("branch", None, composed(list(dict.fromkeys(map(_branch, cuts))))),
             ("factor", None, max(scaled, key=means.__getitem__)),
         ]
@@ -205,10 +205,6 @@ def _without(choice: TaskChoice, tokens: tuple[int, ...]) -> TaskChoice:
     """The same task where no answer begins with these tokens either."""
     name = f"forbid {','.join(map(str, tokens))}:{choice.name}"
     return choice.model_copy(update={"name": name, "forbid": (*(choice.forbid or ()), *tokens)})
-
-
-def _redrawn(cut: Truncate, draw: int) -> Truncate:
-    return replace(cut, side="random", draw=draw)
 
 
 def _multiplied(cut: Truncate, factor: float) -> ScaleMatrix:

@@ -127,7 +127,7 @@ class TriedRate(Row):
     """A learning rate, and the accuracy on held-out training items: mean over seeds, and under each seed."""
 
     rate: float = column("Tried rate", key="tried")
-    validation: float = column("Accuracy on held-out items", SHARE)
+    validation: float = column("Held-out accuracy", SHARE)
     seeds: tuple[float, ...]
 
 
