@@ -340,7 +340,10 @@ def test_another_search_in_a_folder_allows_for_the_tests_before_it_and_the_same_
         assert corrected.gain.p_corrected == pytest.approx(min(1, looks * test.gain.p))
         assert corrected.gain.low < test.gain.low
         assert corrected.gain.value == test.gain.value
-        assert "tested on these items once before" in after.report().read_text()
+        assert (
+            "Other searches tested on these items before: 1; p and intervals allow for them."
+            in after.report().read_text()
+        )
 
 
 def test_a_folder_of_another_search_is_refused(llama, tmp_path):

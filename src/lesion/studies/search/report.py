@@ -401,9 +401,7 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
     collapsed = [f"{test.task} ({test.candidate})" for test in summary.tests if test.one_answer]
     yield from grounds(tests, collapsed, gains=any(test.contest == BETTER for test in own))
     if summary.tests and summary.earlier:
-        text = (
-            f"Tested on these items before: {counted(summary.earlier, 'other search')}; p and intervals allow for it."
-        )
+        text = f"Other searches tested on these items before: {summary.earlier}; p and intervals allow for them."
         yield Check("open", text)
     elif summary.tests:
         yield Check("good", CHOSEN_APART)
