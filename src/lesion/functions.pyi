@@ -294,10 +294,8 @@ def evaluate(
 ) -> EvaluationResult:
     """Evaluate baseline and edits on the same items, each edit with its matched random controls.
 
-    An edit is a value, its text form, or an `.edit` file. Its controls are the same change at other places: as many
-    random weights of every matrix, or as many other blocks (`lesion.edits.selections.controls`). With `matched_in`
-    "magnitude" the weights are of the same sizes too, with "importance" of the same importance to the texts of the edit's
-    controls.
+    An edit is a value, its text form, or an `.edit` file. Its controls are the same change at other places
+    (`lesion.edits.selections.controls`).
 
     Args:
         model: A source for `load`, or a loaded model.
