@@ -18,7 +18,7 @@ from lesion.edits.edit import MatchedIn
 from lesion.plain import short
 from lesion.report import wording
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import POINTS, SHARE, Estimate, Form, Number, Value, decimals
+from lesion.report.values import FIGURES, POINTS, SHARE, Estimate, Form, Number, Value, decimals
 
 METHOD_NAMES = {
     "mathneuro": "MathNeuro",
@@ -59,7 +59,7 @@ class EditedModel(Row):
     keep: float | None = column("Share of every matrix", Form(3, 100.0, "%", significant=True), default=None)
     samples: int | None = column()
     repeat: int | None = column()
-    factor: Number = column("Factor", Form(4, significant=True))
+    factor: Number = column("Factor", FIGURES)
     without: str = ""
     random_of: str | None = column(default=None)
     rival_of: str | None = Field(default=None, exclude_if=lambda edit: edit is None)
@@ -338,7 +338,6 @@ class Evaluation(Value):
 
 MOST_DRAWN = 4
 """Edits in the first figure, without the rivals of boosts."""
-PERPLEXITY = Form(4, significant=True)
 NOTHING = Estimate(value=None)
 
 
@@ -369,7 +368,7 @@ class Measured(UnderEdit, Rates):
     baseline: Estimate = column("", SHARE, key="baseline_accuracy", ends=("baseline_low", "baseline_high"))
     accuracy: Estimate = column("Accuracy", SHARE, ends=("low", "high"))
     baseline_perplexity: Number = column(default=None)
-    perplexity: Number = column("Perplexity", PERPLEXITY, default=None)
+    perplexity: Number = column("Perplexity", FIGURES, default=None)
     ratio: Estimate = column("Ratio", decimals(3), default=NOTHING)
     random_draws: int | None = column(default=None)
     random_accuracy: Number = column(default=None)

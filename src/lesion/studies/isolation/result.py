@@ -223,9 +223,8 @@ class Isolation(Value):
     """Which weights were selected.
 
     Attributes:
-        identity: SHA-256 of the model, the data sets and the very texts (`selections.identity`).
+        identity: of the model, the data sets and the very texts (`selections.identity`).
         disjoint: whether repeats have no text in common.
-        excluded: the super weights that no selection has.
     """
 
     identity: str

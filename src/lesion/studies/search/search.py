@@ -44,7 +44,6 @@ class Candidate:
         how: what is done, whatever the blocks: `3 blocks twice (×0.5)`; those that are done alike are its rivals.
         order, edit: the network in which it is evaluated, and the edit of that network.
         written, damped: the same as a checkpoint: its blocks, and the edit of the model that has these.
-        kept: for candidates of equal score: less changed comes first.
     """
 
     family: Family
@@ -243,7 +242,6 @@ class Contest:
     """Candidates among which one is chosen.
 
     Attributes:
-        finalists: those left by the screen.
         best: on the items that choose; chosen: the same, where it may be; rivals: of its kind.
         gain, gold_gain: of every finalist there, minus the unedited model's; mean over tasks.
         by_luck: gains of the best on draws of signs.

@@ -12,7 +12,7 @@ from lesion.core.values import Summary
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import CHANGE, NATS, SHARE, WHOLE_SHARE, Estimate, Form, Number, Value, decimals
+from lesion.report.values import CHANGE, FIGURES, NATS, SHARE, WHOLE_SHARE, Estimate, Number, Value, decimals
 from lesion.studies.truncation.study import TruncationStudy
 
 if TYPE_CHECKING:  # pages are made without torch
@@ -259,8 +259,8 @@ class Tokens(Row):
     items: int = column("Items")
     p_right: Estimate = column("Right token", SHARE)
     p_tempting: Estimate = column("Tempting token", SHARE)
-    rank_right: Number = column("Rank, right", Form(4, significant=True))
-    rank_tempting: Number = column("Rank, tempting", Form(4, significant=True))
+    rank_right: Number = column("Rank, right", FIGURES)
+    rank_tempting: Number = column("Rank, tempting", FIGURES)
     margin: Estimate = column("Margin", NATS)
 
     @derived.column()
@@ -289,7 +289,7 @@ class SingularValue(Row):
 
     address: str = column("Matrix", label=True)
     index: int = column()
-    value: Number = column("Singular value", Form(4, significant=True))
+    value: Number = column("Singular value", FIGURES)
 
     @property
     def number(self) -> int:

@@ -30,7 +30,6 @@ from lesion.tasks.item_clusters import value
 from lesion.tasks.task import Item, Task
 
 ALL = "all"
-BRANCHES = ("attention", "mlp")
 SIDES: Mapping[Sides, tuple[Side, ...]] = {"top": ("top",), "bottom": ("bottom",), "both": ("top", "bottom")}
 
 
@@ -41,7 +40,6 @@ def grid(
 
     Args:
         matrices: `mlp.up`, a whole branch (`mlp`, `attention`), or `all`.
-        side: of the spectrum that is kept; `both` tries one and the other.
 
     Returns:
         Each edit with its line in the result, before it is evaluated; how many others leave the same, or all.
@@ -87,7 +85,7 @@ def _named(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str]) -> 
     for word in matrices:
         names = there if word == ALL else [name for name in there if name == word or name.startswith(f"{word}.")]
         if not names:
-            known = [*there, *BRANCHES, ALL]
+            known = [*there, "attention", "mlp", ALL]
             raise UsageError(
                 f"There is no matrix '{word}' in {anatomy.name}{nearest(word, known)}. There are "
                 f"{', '.join(there[:16])}{', …' if len(there) > 16 else ''}; mlp, attention and all name several."

@@ -394,7 +394,6 @@ class TuningResult(StudyResult[TuningSummary]):
     """A tuning: its numbers, and the tuned model where there is one.
 
     Attributes:
-        trained: trainings that this run had to do.
         table: one row per arm, seed and task, as `tuning.csv`; accuracies and changes in 0…1.
     """
 

@@ -105,7 +105,6 @@ def _study_there(folder: Path) -> TuningStudy | None:
         raise LesionError(f"{folder / MARK} is damaged ({' '.join(str(error).split())}); {advice}.") from error
 
 
-Key = tuple[str, float, int]
 Rates = Mapping[str, tuple[float, Mapping[float, Sequence[float]]]]
 """By arm, the chosen learning rate, and by rate the accuracy of every seed on held-out items; empty for one rate."""
 Right = Mapping[str, Bool[np.ndarray, "seeds items"]]
@@ -131,7 +130,7 @@ class _Work:
     evaluation: Evaluation
     trainings: int = 0
     arms: dict[tuple[str, int], Arm] = field(default_factory=dict)
-    cells: dict[Key, Cell] = field(default_factory=dict)
+    cells: dict[tuple[str, float, int], Cell] = field(default_factory=dict)
     done: dict[Cell, Trained] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -261,7 +261,6 @@ class Training:
     """How every arm of a study is trained, on the same items in the same order.
 
     Attributes:
-        items: how many items are trained on.
         identity: all that decides the trained weights beside model, arm, learning rate and seed, in JSON's types.
         train: of a model in place, or on in a folder, under a learning rate and a seed, what keywords say; the curve.
     """
