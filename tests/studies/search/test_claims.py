@@ -124,6 +124,23 @@ def test_the_longest_run_that_is_shown_to_cost_little_is_named():
         assert text.startswith("No run left out is shown to cost less than 2 points on sums.jsonl. With block")
 
 
+def test_the_first_sentence_names_the_controls_that_a_choice_costs():
+    def control(verdict, contest, candidate):
+        return on_test((-0.2, -0.3, -0.1), candidate, contest, task="facts", control=True, verdict=verdict)
+
+    text = said(report.what_the_test_shows, on_test(GAIN), control("worse", "better", TWICE))
+    assert "rises from 41.0 % to 47.5 % on test items, but facts falls by more than 2 points." in text
+    for other in (control("cannot be told", "better", TWICE), control("worse", "drop 1", OUT)):
+        assert "rises from 41.0 % to 47.5 % on test items. Accuracy" in said(
+            report.what_the_test_shows, on_test(GAIN), other
+        )
+    short, long = drop("no worse", (0, -0.015, 0.015)), drop("no worse", (0, -0.019, 0.01), RUN, "drop 2")
+    lost = control("worse", "drop 2", RUN)
+    assert said(report.what_can_be_left_out, short, long, lost).startswith("With block 4 left out, m loses less")
+    text = said(report.what_can_be_left_out, short, long, lost, control("worse", "drop 1", OUT))
+    assert text.startswith("With blocks 4–5 left out, m loses less than 2 points on sums.jsonl, but more on facts.")
+
+
 @pytest.mark.parametrize(
     ("verdict", "gain", "text"),
     [

@@ -179,6 +179,11 @@ class SearchSummary(Summary):
         """The tests of a contest on tasks, or on controls."""
         return [test for test in self.tests if test.contest == contest and test.control == control]
 
+    def worse_beside(self, test: CandidateTest) -> list[str]:
+        """The other tasks and controls that are shown to lose more than the margin with the same candidate."""
+        own = [each for each in self.tests if each.contest == test.contest and each.task != test.task]
+        return [each.task for each in own if each.verdict == "worse"]
+
     def gains_of_rivals(self, test: CandidateTest) -> list[float]:
         """What the rivals of a tested candidate gain on its task."""
         own = [each for each in self.rivals if (each.contest, each.task) == (test.contest, test.task)]
@@ -201,9 +206,10 @@ def _moves(test: CandidateTest) -> str:
 def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
     """The candidate that was to make the model better, on the test items of every task, beside random ones of its kind.
 
-    Says: With C, T rises from A to B on test items. | With C, T falls from A to B on test items. | With C, T goes from
-    A to B on test items: not shown to be a change. | With C the model gives nearly always one answer to T. | No
-    candidate has more items right than the unedited model on the items that choose.
+    Says: With C, T rises from A to B on test items. | With C, T rises from A to B on test items, but K falls by more
+    than the margin. | With C, T falls from A to B on test items. | With C, T goes from A to B on test items: not shown
+    to be a change. | With C the model gives nearly always one answer to T. | No candidate has more items right than the
+    unedited model on the items that choose.
     Needs: an interval that excludes 0 and an exact paired p of at most .05, corrected over tasks by Holm
     """
     for choice in summary.choices:
@@ -213,7 +219,9 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
         if test.one_answer:
             yield Claim((one_answer(test.candidate, test.task),), (test,))
             continue
-        first = f"{_moves(test)}{UNSHOWN.get(test.shown, '')}."
+        worse = summary.worse_beside(test)
+        cost = f", but {wording.listed(worse)} falls by more than {_margin(summary)}" if worse else ""
+        first = f"{_moves(test)}{UNSHOWN.get(test.shown, cost)}."
         yield Claim((first, size(test.gain, test.items), *_beside_rivals(summary, test)), (test,))
 
 
@@ -227,8 +235,8 @@ def _beside_rivals(summary: SearchSummary, test: CandidateTest) -> Iterator[str]
 def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
     """The cheapest run of blocks of every length, against a margin, on the test items of every task.
 
-    Says: With C left out, the model loses less than the margin on T. | No run left out is shown to cost less than the
-    margin on T.
+    Says: With C left out, the model loses less than the margin on T. | With C left out, the model loses less than the
+    margin on T, but more on K. | No run left out is shown to cost less than the margin on T.
     Needs: an interval on test items, corrected for the number of tests (Bonferroni), that lies above the loss of the
     margin
     """
@@ -237,8 +245,11 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
         own = tuple(test for test in drops if test.task == task)
         kept = [test for test in own if test.verdict == "no worse" and not test.one_answer]
         if kept:
-            test = max(kept, key=lambda test: summary.row(test.candidate).length)
+            harmless = [test for test in kept if not summary.worse_beside(test)]
+            test = max(harmless or kept, key=lambda test: summary.row(test.candidate).length)
             first = f"With {test.candidate}, {summary.model.name} loses less than {_margin(summary)} on {task}"
+            if worse := summary.worse_beside(test):
+                first += f", but more on {wording.listed(worse)}"
         else:
             test = max(own, key=lambda test: test.gain.value or 0.0)
             first = f"No run left out is shown to cost less than {_margin(summary)} on {task}"
