@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 from lesion.cli.description import describe
 from lesion.cli.model import show
-from tiny import FAMILIES, model
+from lesion.models.load import wrap
+from lesion.verification import zoo
+from tiny import FAMILIES, model, tokenizer
 
 
 def text(loaded) -> str:
@@ -35,7 +37,7 @@ def test_every_family_can_be_shown(family):
     [
         ("qwen3", "4 (0 to 3) of size 16 in 2 key-value groups"),
         ("gpt2", "4 (0 to 3) of size 8"),
-        ("unknown", "not known; an attention can be edited as a whole"),
+        ("unknown", "not known, but an attention can be edited as a whole"),
     ],
 )
 def test_it_says_how_many_heads_can_be_edited(family, heads):
@@ -46,12 +48,19 @@ def test_it_says_how_many_heads_can_be_edited(family, heads):
     ("family", "units"),
     [
         ("llama", "48 neurons (0 to 47)"),
-        ("qwen2_moe", "4 experts (0 to 3); 48 neurons (0 to 47)"),
+        ("qwen2_moe", "blocks 0, 2: 4 experts (0 to 3); block 1: 48 neurons (0 to 47)"),
         ("unknown", "96 neurons (0 to 95)"),
     ],
 )
 def test_it_says_how_many_neurons_or_experts_can_be_edited(family, units):
     assert f"MLP a block {units}" in [" ".join(line.split()) for line in text(model(family)).splitlines()]
+
+
+def test_it_says_which_blocks_of_a_hybrid_have_heads_and_an_mlp():
+    shown = " ".join(text(wrap(zoo.made("nemotron_h"), tokenizer(), "tiny:hybrid")).split())
+    assert "block 0: not known, but an attention can be edited as a whole; blocks 1, 3: no attention is known" in shown
+    assert "block 2: 4 (0 to 3) of size 8 in 2 key-value groups" in shown
+    assert "blocks 0, 2: no MLP is known; block 1: 4 experts (0 to 3); block 3: 48 neurons (0 to 47)" in shown
 
 
 def test_alike_blocks_and_experts_are_one_line_each():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lesion.models.matrices import weights_in
+from lesion.models.order import order_text
 
 if TYPE_CHECKING:
     from lesion.models.model import Model
@@ -47,27 +49,39 @@ def _stored(model: Model) -> str:
 
 
 def _heads(model: Model) -> str:
-    """Query heads, what each of them gives, and key-value heads where these are fewer; of every kind of block."""
-    kinds: dict[str, None] = {}
+    """Query heads, what each of them gives, and key-value heads where these are fewer."""
+    kinds: dict[str, list[int]] = {}
     for block in model.anatomy.blocks:
-        heads = None if block.attention is None else block.attention.heads
-        if heads is None:
-            kinds["not known; an attention can be edited as a whole"] = None
-            continue
-        groups = f" in {heads.groups} key-value groups" if heads.groups < heads.count else ""
-        kinds[f"{heads.count} (0 to {heads.count - 1}) of size {heads.size}{groups}"] = None
-    return "; ".join(kinds)
+        kind = "no attention is known"
+        if block.attention is not None:
+            heads = block.attention.heads
+            kind = "not known, but an attention can be edited as a whole"
+            if heads is not None:
+                groups = f" in {heads.groups} key-value groups" if heads.groups < heads.count else ""
+                kind = f"{heads.count} (0 to {heads.count - 1}) of size {heads.size}{groups}"
+        kinds.setdefault(kind, []).append(block.index)
+    return _by_blocks(kinds)
 
 
 def _mlps(model: Model) -> str:
-    kinds: dict[str, None] = {}
+    kinds: dict[str, list[int]] = {}
     for block in model.anatomy.blocks:
-        mlp = block.mlp
-        experts, neurons = (None, None) if mlp is None else (mlp.experts, mlp.neurons)
-        units, noun = (experts, "experts") if experts is not None else (neurons, "neurons")
-        numbers = None if units is None else f"{units.count:,} {noun} (0 to {units.count - 1:,})"
-        kinds[numbers or "units not known; an MLP can be edited as a whole"] = None
-    return "; ".join(kinds)
+        kind = "no MLP is known"
+        if block.mlp is not None:
+            experts, neurons = block.mlp.experts, block.mlp.neurons
+            units, noun = (experts, "experts") if experts is not None else (neurons, "neurons")
+            unknown = "units not known, but an MLP can be edited as a whole"
+            kind = unknown if units is None else f"{units.count:,} {noun} (0 to {units.count - 1:,})"
+        kinds.setdefault(kind, []).append(block.index)
+    return _by_blocks(kinds)
+
+
+def _by_blocks(kinds: Mapping[str, Sequence[int]]) -> str:
+    """Kinds of blocks, each with the numbers of its blocks where there are several."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    names = (f"block{'s' * (len(own) > 1)} {order_text(own).replace(',', ', ')}" for own in kinds.values())
+    return "; ".join(f"{name}: {kind}" for name, kind in zip(names, kinds, strict=True))
 
 
 def _parameters(model: Model) -> str:
