@@ -142,4 +142,4 @@ def _made(kind: str, address: str) -> str:
     if kind == "optimal":
         return f"lesion.optimal_reference(model, texts, ['{address}']) fits it"
     units = ", units='head'" if HEAD.fullmatch(address) else ""
-    return f"lesion.reference(model, texts, kinds='{kind}'{units}) makes one"
+    return f"lesion.reference(model, texts, kinds='{kind}'{units}) makes one of a place that is one module"
