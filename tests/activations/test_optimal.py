@@ -222,7 +222,7 @@ def test_what_cannot_be_fitted_is_refused():
     start = observed(subject, texts, {"mean", "resample"})
     few = replace(texts, texts=texts.texts[:9], starts=texts.starts[:9])
     for arguments, why in (
-        ({"places": ["7"]}, "has no mean and resample of 7"),
+        ({"places": ["7"]}, "there is no block 7: tiny:llama has blocks 0 to 2"),
         ({"places": []}, "0 places were asked for"),
         ({"steps": 0}, "0 steps were asked for"),
         ({"start": reference(model("qwen2"), texts)}, "is of tiny:qwen2, which has other weights than tiny:llama"),

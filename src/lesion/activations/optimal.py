@@ -141,6 +141,8 @@ def fitted(
             f"The reference {start.digest} is of {start.model}, which has other weights than {model.name}; make it of"
             " this model with lesion.reference."
         )
+    for layer, unit, _ in map(place_of, places):
+        model.anatomy.refuse_sum(layer, unit)
     means, samples = (start.vectors.get(kind, {}) for kind in ("mean", "resample"))
     if unknown := [place for place in places if place not in means or place not in samples]:
         raise UsageError(

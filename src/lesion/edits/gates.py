@@ -248,7 +248,10 @@ class Gates:
 
     def _refuse_shared(self, matrix: Matrix) -> None:
         if len(same := self._same_weights[matrix.address]) > 1:
-            raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one matrix; no edit can part them.")
+            raise UsageError(
+                f"{' and '.join(same)} of {self._anatomy.name} are one matrix; no edit can part them. Edit other"
+                " matrices, or whole blocks."
+            )
 
     def _count_rows(self, hung: LowRank | UnitRows) -> None:
         """Have the rows counted that come to a block: a matrix in it may be given them without an axis of their own."""

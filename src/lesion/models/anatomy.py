@@ -263,6 +263,16 @@ class Anatomy:
             f" matrix that `lesion show {self.name}` lists."
         )
 
+    def refuse_sum(self, layer: int, unit: str) -> None:
+        """Refuse to replace a branch that is the sum of what several modules give."""
+        branch = getattr(self.block(layer), unit, None)
+        if isinstance(branch, Branch) and branch.beside:
+            raise UsageError(
+                f"What the {unit} of block {layer} of {self.name} adds is the sum of several modules, so nothing can be"
+                f" put in the place of one. Replace whole blocks (--unit block), or multiply the {unit} (--factor)"
+                " without --replace."
+            )
+
     def trunk(self, network: nn.Module) -> nn.Module:
         """The innermost module that runs all blocks: some networks call it past the model that holds it."""
         blocks = {block.module for block in self.blocks}

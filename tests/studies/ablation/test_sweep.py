@@ -6,8 +6,10 @@ import pytest
 
 from lesion.edits.edit import ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.errors import UsageError
+from lesion.models.load import wrap
 from lesion.studies.ablation.sweep import sweep
-from tiny import FAMILIES, model
+from lesion.verification import zoo
+from tiny import FAMILIES, model, tokenizer
 
 
 def test_a_sweep_goes_through_units_then_factors_then_layers():
@@ -29,6 +31,17 @@ def test_every_family_can_be_swept_from_block_0_on_in_every_unit(family):
     layers = range(len(anatomy.blocks))
     for unit, kind in (("block", ScaleBlock), ("attention", ScaleAttention), ("mlp", ScaleMlp)):
         assert sweep(anatomy, [unit], layers, [0.0]) == [kind(layer, 0.0) for layer in layers]
+
+
+def test_a_branch_that_is_a_sum_is_scaled_and_not_replaced():
+    """Attention and state-space layer of Falcon-H1 are added up; its MLP is one module."""
+    anatomy = wrap(zoo.made("falcon_h1"), tokenizer(), "tiny:sum").anatomy
+    with pytest.raises(
+        UsageError, match=r"attention of block 0 of tiny:sum adds is the sum of several modules.*--unit b"
+    ):
+        sweep(anatomy, ["block", "attention"], [0, 1], [0.0], ["mean"])
+    assert [str(each) for each in sweep(anatomy, ["attention"], [1], [0.5])] == ["1.attention×0.5"]
+    assert [str(each) for each in sweep(anatomy, ["mlp"], [1], [], ["mean"])] == ["1.mlp→mean"]
 
 
 def test_a_branch_that_is_not_known_is_wrong_use_and_says_where_to_look():

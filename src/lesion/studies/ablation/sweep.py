@@ -164,14 +164,9 @@ def sweep(
     for layer in layers:
         block = anatomy.block(layer)
         for unit in units:
-            branch = getattr(block, unit) if unit in UNITS[1:] else None
-            if kinds and branch is not None and branch.beside:
-                raise UsageError(
-                    f"What the {unit} of block {layer} of {anatomy.name} adds is the sum of several modules, so nothing"
-                    " can be put in the place of one. Replace whole blocks (--unit block), or multiply the"
-                    f" {unit} (--factor) without --replace."
-                )
-            if unit in UNITS[1:] and branch is None:
+            if kinds and unit in UNITS[1:]:
+                anatomy.refuse_sum(layer, unit)
+            if unit in UNITS[1:] and getattr(block, unit) is None:
                 others = [each.index for each in anatomy.blocks if getattr(each, unit) is not None]
                 raise UsageError(
                     f"No {unit} is known in block {layer} of {anatomy.name}; use --unit block, and see"
