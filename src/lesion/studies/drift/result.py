@@ -409,7 +409,10 @@ class Distance(Value):
 
 
 def apart(layer: float, block: int) -> float:
-    """The layers between a place and a block: 0 within the block, negative before it, positive after it."""
+    """The layers between a place and a block: 0 within the block, negative before it, positive after it.
+
+    Layer l of a drift is the output of block l − 1, so that block c stands between the layers c and c + 1.
+    """
     return layer - block if layer < block else max(0.0, layer - (block + 1))
 
 
