@@ -49,7 +49,7 @@ def test_an_edit_beyond_random_weights_and_every_control_takes_the_skill_alone_a
     (claim,) = skill(only("mathneuro"))
     text = said([claim])
     assert text.startswith(f"Without the 44,236 weights that MathNeuro selects, primer:arithmetic falls {ALONE}")
-    assert "That is 68.0 points [64.0, 72.0] (corrected p < .0001), +60.0 points [+55.0, +65.0] beyond" in text
+    assert "The loss is 68.0 points [64.0, 72.0] (corrected p < .0001), +60.0 points [+55.0, +65.0] beyond" in text
     assert {line.edit for line, _ in claim.rows} == {made.key("mathneuro", 0.05)}
 
 
@@ -107,7 +107,7 @@ def boosted():
 def test_a_boost_is_judged_by_gains():
     text = said(skill(boosted()[0]))
     assert "rises from 88.0 % to 95.0 %, more than any informative control and more than under random weights." in text
-    assert "That is 7.0 points [4.0, 10.0] (corrected p .001), +6.0 points [+2.0, +10.0] beyond" in text
+    assert "The gain is 7.0 points [4.0, 10.0] (corrected p .001), +6.0 points [+2.0, +10.0] beyond" in text
 
 
 @pytest.mark.parametrize(("low", "high", "alone"), [(-0.08, -0.02, True), (-0.08, 0.02, False)])
@@ -206,10 +206,10 @@ def test_without_a_skill_the_largest_loss_of_every_task_is_said_or_the_largest_g
     first, *_ = without_roles()
     text = said([first])
     assert text.startswith("Without the 132,710 weights that Wanda selects, primer:arithmetic falls from 88.0 % to")
-    assert "That is −88.0 points [−92.0, −84.0] (corrected p < .0001), the largest of 12 edits; under" in text
+    assert "The change is −88.0 points [−92.0, −84.0] (corrected p < .0001), the largest of 12 edits; under" in text
     gains = without_roles(value=-0.02, low=-0.04, high=0.1, p_corrected=0.001)
     assert all("not shown to be a change." in claim.sentences[0] for claim in gains)
-    assert "That is +2.0 points" in said(gains)
+    assert "The change is +2.0 points" in said(gains)
 
 
 def test_a_change_that_is_shown_is_said_before_those_that_are_not():

@@ -156,7 +156,8 @@ def _falls(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) -> 
 def _numbers(evidence: Evidence) -> str:
     """The loss or gain with its interval and test, and how much of it random controls do not give."""
     edit, change, random = evidence.edit, evidence.effect.change, evidence.effect.random
-    text = f"That is {POINTS.text(edit.sought(change))}{_tested(change)}"
+    what = "gain" if edit.boosts else "loss"
+    text = f"The {what} is {POINTS.text(edit.sought(change))}{_tested(change)}"
     if random is None:
         return f"{text}; no random control was measured."
     more, draws = CHANGE.text(edit.sought(random.beyond)), counted(random.draws, "draw")
@@ -208,7 +209,7 @@ def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable
         line, edit = max(candidates, key=lambda each: (each[0].drop.value or 0.0) * (1 if loses else -1))
         unsure = "" if line.changed or not line.drop.value else ", not shown to be a change"
         several = f", the largest of {counted(len(own), 'edit')}" * (len(own) > 1)
-        numbers = f"That is {CHANGE.text(line.drop.negative)}{_tested(line.drop)}{several}"
+        numbers = f"The change is {CHANGE.text(line.drop.negative)}{_tested(line.drop)}{several}"
         if line.random_lowest is not None and line.random_highest is not None:
             ends = dict.fromkeys(map(WHOLE_SHARE, (line.random_lowest, line.random_highest)))
             numbers += f"; under matched random controls accuracy is {wording.DASH.join(ends)}{SPACE}%"
