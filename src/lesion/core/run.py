@@ -266,8 +266,8 @@ class Evaluation:
         known = {row["name"]: row["metadata"] for row in self.store.models().to_dict("records")}
         return dict(known.get(name) or {})
 
-    def _note_rooms(self, name: str, model: Model, cells: Iterable[inference.PendingAnswer], *, said: bool) -> None:
-        """Store, and unless it is said, say where answers may meet the end of the context."""
+    def _note_rooms(self, name: str, model: Model, cells: Iterable[inference.PendingAnswer], *, silent: bool) -> None:
+        """Store, and unless `silent` say, where answers may meet the end of the context."""
         left = inference.rooms(model, cells)
         known = self._metadata(name)
         if not left or not known:
@@ -275,7 +275,7 @@ class Evaluation:
         stored = known.get("rooms", {})
         both = {task: min(room, tuple(stored.get(task, room))) for task, room in left.items()}
         self.store.add_model(model.fingerprint, name, {**known, "context": model.context, "rooms": {**stored, **both}})
-        for text in () if said else inference.room_notes(name, model.context, both):
+        for text in () if silent else inference.room_notes(name, model.context, both):
             self._note(text)
 
     def _note(self, text: str) -> None:
@@ -356,12 +356,12 @@ class Evaluation:
         watcher = self.run.watcher.inner  # what it counts is estimated here
         if not begun:
             watcher.begin(title or name, pending.total, pending.total - len(cells), what)
-        asked = {_asked_of(model, cell): cell for cell in reversed(cells.values())}
-        unseen = [cell for prompt, cell in asked.items() if prompt not in self._seen]
-        self._seen |= asked.keys()
+        prompts = {_prompt_of(model, cell): cell for cell in reversed(cells.values())}
+        unseen = [cell for prompt, cell in prompts.items() if prompt not in self._seen]
+        self._seen |= prompts.keys()
         for text in inference.prompt_notes(model, unseen):
             self._note(text)
-        self._note_rooms(name, model, cells.values(), said=not unseen)
+        self._note_rooms(name, model, cells.values(), silent=not unseen)
         engine = self.engine(model)
         judged = [cell for cell in cells.values() if cell.task.kind != "score"]
         if judged and not self.run.dry:
@@ -409,7 +409,7 @@ class Evaluation:
         return self.items[choice] if choice in self.items else self.items[plain]
 
 
-def _asked_of(model: Model, cell: inference.PendingAnswer) -> tuple[object, ...]:
+def _prompt_of(model: Model, cell: inference.PendingAnswer) -> tuple[object, ...]:
     """A prompt, of whatever order of a network's blocks, which share the tokenizer; of gold answers the question's."""
     return model.tokenizer, cell.choice.name.removeprefix("gold:"), cell.item.id, hash(cell.prompt), len(cell.parts)
 

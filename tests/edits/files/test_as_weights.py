@@ -160,8 +160,8 @@ def test_trying_an_edit_leaves_the_biases_as_they_were():
             "1×0.5",
             r"the MLP of block 1 would read an attention .* Write '1.attention×0.5 \+ 1.mlp×0.5' .* a factor of 0",
         ),
-        ("gemma2", "1.mlp×0.5", "a norm stands behind the last matrix of 1.mlp. Write a factor of 0, or keep"),
-        ("unknown", "1×0", "a norm stands behind the last matrix of 1.attention. Keep the edit as text"),
+        ("gemma2", "1.mlp×0.5", "a norm stands behind the last matrix of 1.mlp; write a factor of 0, or keep"),
+        ("unknown", "1×0", "a norm stands behind the last matrix of 1.attention; keep the edit as text"),
     ],
 )
 def test_what_is_another_function_as_weights_is_refused_and_its_obstacle_named(family, edit, why):

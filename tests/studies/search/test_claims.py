@@ -129,7 +129,7 @@ def test_the_first_sentence_names_the_controls_that_a_choice_costs():
         return on_test((-0.2, -0.3, -0.1), candidate, contest, task="facts", control=True, verdict=verdict)
 
     text = said(report.what_the_test_shows, on_test(GAIN), control("worse", "better", TWICE))
-    assert "rises from 41.0 % to 47.5 % on test items, but facts falls by more than 2 points." in text
+    assert "rises from 41.0 % to 47.5 % on test items, at a loss of more than 2 points on facts." in text
     for other in (control("cannot be told", "better", TWICE), control("worse", "drop 1", OUT)):
         assert "rises from 41.0 % to 47.5 % on test items. Accuracy" in said(
             report.what_the_test_shows, on_test(GAIN), other

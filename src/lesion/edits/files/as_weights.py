@@ -44,7 +44,7 @@ from lesion.models.units import Experts, Slices
 SAME = 1e-3
 """Two logits that differ by a smaller share of the largest are the same."""
 TOKENS = 16
-KEEP = "Keep the edit as text, which lesion evaluate and lm_eval --model lesion take."
+KEEP = "keep the edit as text, which lesion evaluate and lm_eval --model lesion take."
 
 
 def edit_files(given: EditLike, model: Callable[[], Model], factor: float | None = None) -> list[EditFile]:
@@ -168,22 +168,20 @@ def _obstacle(places: Compose, model: Model) -> str:
             why = f"the MLP of block {part.layer} would read an attention multiplied by {part.factor:g}, too"
             other = f"block {part.layer} adds something beside what its attention and MLP add"
             zero = " or a factor of 0," if removes else ""
-            return f"{why if removes else other}. Write '{branches}' if that is meant,{zero} or k{KEEP[1:]}"
+            return f"{why if removes else other}. Write '{branches}' if that is meant,{zero} or {KEEP}"
         norms = [branch for branch in _branches(part, model) if "norm" in type(branch.tail).__name__.lower()]
         if norms:
             instead = "write a factor of 0, or " if removes else ""
-            advice = f"{instead}k{KEEP[1:]}"
-            where = f"{part.layer}.{norms[0].name}"
-            return f"a norm stands behind the last matrix of {where}. {advice[:1].upper()}{advice[1:]}"
+            return f"a norm stands behind the last matrix of {part.layer}.{norms[0].name}; {instead}{KEEP}"
         break
-    return f"on {TOKENS} tokens, the model with its last matrices multiplied gives other logits. {KEEP}"
+    return f"on {TOKENS} tokens, the model with its last matrices multiplied gives other logits; {KEEP}"
 
 
 def _branches(part: Scale, model: Model) -> list[Branch]:
     branches = [branch for branch in model.anatomy.block(part.layer).branches if part.unit in ("block", branch.name)]
     if not branches or not all(branch.matrices for branch in branches):
         raise UsageError(
-            f"{model.name} does not show which matrices end {part.address}; '{part}' cannot be written. {KEEP}"
+            f"{model.name} does not show which matrices end {part.address}; '{part}' cannot be written; {KEEP}"
         )
     return branches
 

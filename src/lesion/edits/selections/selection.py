@@ -35,7 +35,7 @@ from lesion.arguments import validated
 from lesion.edits.selections.inputs import Inputs
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.progress import Silent, Watcher
+from lesion.progress import SILENT, Watcher
 from lesion.reprs import short_repr
 
 if TYPE_CHECKING:
@@ -199,14 +199,13 @@ def check_extent(selection: Selection, selected: int, total: int, name: str) -> 
         raise LesionError(f"The selection {selection.label} is everything that {name} has; choose a smaller keep.")
 
 
-def fixed_together(selections: Sequence[Selection], model: Model, watcher: Watcher | None = None) -> list[Selection]:
+def fixed_together(selections: Sequence[Selection], model: Model, watcher: Watcher = SILENT) -> list[Selection]:
     """What `fixed` makes of several selections: each matrix is read once, its scores per data set sorted once."""
     groups: dict[tuple[str, str], dict[str, Wanda]] = {}
     for share in (share for selection in selections for share in selection.top_shares()):
         if share.thresholds is None:
             groups.setdefault((share.source.digest, share.per), {})[share.digest] = share
     known: dict[str, dict[str, Tensor]] = {digest: {} for group in groups.values() for digest in group}
-    watcher = watcher or Silent()
     watcher.begin(model.name, len(model.anatomy.scored), 0, "matrices to order")
     for address, matrix in model.anatomy.scored.items():
         touching = [list(group.values()) for group in groups.values() if next(iter(group.values())).touches(address)]

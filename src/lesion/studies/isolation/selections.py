@@ -38,7 +38,7 @@ from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.edits.weights import refuse_shared
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.progress import Silent, Watcher
+from lesion.progress import SILENT, Watcher
 from lesion.report import wording
 from lesion.report.values import Estimate
 from lesion.studies.isolation.plan import CandidateEdit
@@ -230,9 +230,7 @@ def mean_overlap(iou: Sequence[float], repeats: int) -> Estimate:
     return Estimate(value=mean, low=max(0.0, mean - reach), high=min(1.0, mean + reach))
 
 
-def survey(
-    made: Sequence[Made], model: Model, watcher: Watcher | None = None
-) -> tuple[list[list[Count]], list[Overlap]]:
+def survey(made: Sequence[Made], model: Model, watcher: Watcher = SILENT) -> tuple[list[list[Count]], list[Overlap]]:
     """How much of every matrix each selection holds, and how much repeats of one agree; every mask is made once."""
     counts: list[list[Count]] = [[] for _ in made]
     groups: dict[tuple[str, float, int], list[int]] = {}
@@ -240,7 +238,6 @@ def survey(
         groups.setdefault(each.group, []).append(place)
     # Per pair of repeats: weights in both and in either, measured and expected of random sets.
     sums = {group: np.zeros((4, math.comb(len(places), 2))) for group, places in groups.items()}
-    watcher = watcher or Silent()
     watcher.begin(model.name, len(model.anatomy.scored), 0, f"matrices to select from {len(made):,} times")
     for address, matrix in model.anatomy.scored.items():
         weight = matrix.read()

@@ -206,8 +206,8 @@ def _moves(test: CandidateTest) -> str:
 def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
     """The candidate that was to make the model better, on the test items of every task, beside random ones of its kind.
 
-    Says: With C, T rises from A to B on test items. | With C, T rises from A to B on test items, but K falls by more
-    than the margin. | With C, T falls from A to B on test items. | With C, T goes from A to B on test items: not shown
+    Says: With C, T rises from A to B on test items. | With C, T rises from A to B on test items, at a loss of more than
+    the margin on K. | With C, T falls from A to B on test items. | With C, T goes from A to B on test items: not shown
     to be a change. | With C the model gives nearly always one answer to T. | No candidate has more items right than the
     unedited model on the items that choose.
     Needs: an interval that excludes 0 and an exact paired p of at most .05, corrected over tasks by Holm
@@ -220,7 +220,7 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
             yield Claim((one_answer(test.candidate, test.task),), (test,))
             continue
         worse = summary.worse_beside(test)
-        cost = f", but {wording.listed(worse)} falls by more than {_margin(summary)}" if worse else ""
+        cost = f", at a loss of more than {_margin(summary)} on {wording.listed(worse)}" if worse else ""
         first = f"{_moves(test)}{UNSHOWN.get(test.shown, cost)}."
         yield Claim((first, size(test.gain, test.items), *_beside_rivals(summary, test)), (test,))
 
