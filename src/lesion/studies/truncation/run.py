@@ -229,7 +229,10 @@ def summarise(search: Search, model: Model, merged: int, rivals: tuple[Rival, ..
         rivals=rivals,
         spectra=tuple(_spectra(search, model)),
         tokens=tuple(_tokens(search)),
-        notes=tuple(search.notes),
+        notes=(
+            *search.notes,
+            *[f"{merged} keeps leave the same components as another, or all, and were not asked again."] * bool(merged),
+        ),
     )
 
 
