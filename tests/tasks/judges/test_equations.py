@@ -39,6 +39,18 @@ from lesion.tasks.judges.equations import equations
         ("x = 3 + 4 = 7. x = 7", ["3 + 4 = 7"]),
         (r"\[ \frac{8 \text{ eggs}}{4 \text{ groups}} = 3 \]", ["( ( 8 ) / ( 4 ) ) = 3 ✗"]),
         ("30 (regular soda) + 8 (diet soda) = 39 bottles", ["30 + 8 = 39 ✗"]),
+        ("1'200 + 1_300 = 2 500 = 2 501", ["1'200 + 1_300 = 2 500"]),
+        (
+            r"\frac12 \times 8 = 4, 2^{10} = 1024, -3^2 = -9",
+            ["( ( 1 ) / ( 2 ) ) * 8 = 4", "2 ^ ( 10 ) = 1024", "- 3 ^ 2 = - 9"],
+        ),
+        ("3 * 4 cm^2 = 12 cm², 30 km/h x 2 h = 61 km", ["3 * 4 = 12", "30 * 2 = 61 ✗"]),
+        ("5 kg * $3/kg = $15, 20% of 50 = 1000", ["5 * 3 = 15", "20% * 50 = 1000 ✗"]),
+        ("$200 - 10% = $180, 200 - 10% = 190", ["200 - 10% = 180", "200 - 10% = 190 ✗"]),
+        ("1 hour + 30 minutes = 90 minutes, 50 cents * 4 = $2", ["1 + 30 = 90", "50 * 4 = 2"]),
+        ("2 dozen + 3 = 27, 3 million + 500,000 = 3,500,000", ["2 + 3 = 27", "3 + 500,000 = 3,500,000"]),
+        ("(1) 3 + 4 = 7\nb) 3 * 4 = 13", ["3 + 4 = 7", "3 * 4 = 13 ✗"]),
+        ("共有5＋3＝9个苹果, 5 सेब + 3 सेब = 8 सेब, 5\u00a0+\u00a03 = 8", ["5 + 3 = 9 ✗", "5 + 3 = 8", "5 + 3 = 8"]),
     ],
 )
 def test_what_is_calculated_and_whether_it_is_right(text, found):
@@ -51,6 +63,9 @@ def test_what_is_calculated_and_whether_it_is_right(text, found):
         "x = 7", "x + 3 = 7", "2x + 4 = 10", "y = 2 * z = 6", "3 apples = 3", "books - 135 sold - 50 unsold = 65",
         "25 children + his 1 teacher = 27", "1/2 (68) + 10 = 44", "250 = (5/2)x",
         "Lynn ran 3 miles less than Reggie = 20 - 3", "1 / 0 = 5", "9^9999 = 1", "1 = " + "9" * 1000 + " + 1", "= 5",
+        "3,5 * 2 = 7", "10:30 + 2 = 12:30", "1e3 * 2 = 2000", "sqrt(16) = 4", "√16 + 3 = 7", "f(2) = 2 + 3",
+        "2^(1/2) = 1.41", "x - (3 + 4) = 2", "7 / 2 = 3 remainder 1", "7 / 2 = 3 with 1 left over",
+        "7 / 2 = 4 boxes (rounded up)",
     ],
 )  # fmt: skip
 def test_what_cannot_be_judged_is_no_equation(text):

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor
 from typing import Literal
+from unicodedata import category
+
+from lesion.tasks.judges.notation import SPACE
+from lesion.tasks.judges.units import SCALES, size
 
 LONGEST = 20_000
 """Characters of a text that are read."""
@@ -19,6 +23,9 @@ MOST = 40
 """Signs of one side that are read; of a longer side, those next to the sign of equality."""
 WORDS = 4
 """So many words behind a number may be its unit."""
+_VARIABLE = re.compile(r"[^\W\d_\u0900-\uffff]|[√∛∜]")
+"""Letters of a name, and roots; other scripts have units of one letter, or no spaces (Hindi, Chinese)."""
+_UNITS = frozenset("mghlL")
 _POWER, _DIGITS = 12, 30
 
 _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -35,7 +42,7 @@ _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\{,\}", ","),
         (r"(?<!\d)\*\*|\*\*(?!\d)|__|`", " "),  # bold and code in Markdown
         (r"(?<=\d)\*\*(?=\d)", "^"),
-        (r"^[ \t]*(?:[-*•+#>]+|\d{1,2}[.)])[ \t]+", " "),  # the mark of a list
+        (r"^[ \t]*(?:[-*•+#>]+|\d{1,2}[.)]|\(?[\da-z]{1,2}\)(?![ \t]*[-*+/^=]))[ \t]+", " "),  # the mark of a list
         (r"(?<=\d)[ \t]+\(([^\W\d_]{2,}(?:[ \t][^\W\d_]{2,}){0,3})\)", r" \1 "),  # a unit in brackets
         *((vulgar, f" {part}") for vulgar, part in zip("½⅓⅔¼¾", ("1/2", "1/3", "2/3", "1/4", "3/4"), strict=True)),
         (r"(?<=[\w)}%])[ \t]+[xX][ \t]*(?=[\d(\\$.])|(?<=\d)[xX](?=\d)", " * "),
@@ -44,25 +51,38 @@ _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bplus\b(?=[ \t]*[$(\d])", "+"),
         (r"\bminus\b(?=[ \t]*[$(\d])", "-"),
         (r"\bequals\b", "="),
+        # The quotient alone, and what is rounded, are no results.
+        (r"(?<=\d),?[ \t]+\(?(?:with[ \t]+)?(?:an?[ \t]+)?remainder\b|[ \t]+\(?round(?:ed|ing)\b", " r "),
+        (r"(?<=\d),?[ \t]+with[ \t]+(?=\d+[ \t]+(?:[^\W\d_]+[ \t]+)?(?:left|remaining|over)\b)", " r "),
         (r"(?<=[%\d])[ \t]+of[ \t]+(?=[$\d(])", " * "),
-        (r"[$€£]", ""),
+        (r"[$€£¥₹]", ""),
+        (r"(?<=[^\W\d_]{2})[ \t]*(?:\^[ \t]*\{?\d\}?|[²³])", ""),  # cm^2
+        (r"\^[ \t]*\{([^{}]*)\}", r"^(\1)"),
     )
 )
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
-_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
+_WIDE = {wide: wide - 0xFEE0 for wide in map(ord, "％（）＋－＝")}
 _MARK = re.compile(r"<<([^<>\n]{1,200})>>")
-_NUMBER = r"\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+"
+_NUMBER = (
+    rf"(?:\d{{1,3}}(?P<mark>,|['’_]|{SPACE})\d{{3}}(?:(?P=mark)\d{{3}})*(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+    r"(?![,.'’_:]?\d)"
+)
 _TOKEN = re.compile(
     rf"(?P<mixed>(?:\d{{1,4}}[ \t]+|(?<=/ ))\d{{1,3}}/\d{{1,3}}(?![\d.]))|(?P<number>{_NUMBER})"
+    r"|(?P<unread>\d(?:[,.'’_:]?\d)+)"  # 10:30, 3,5
     r"|(?P<sign>[-+*/^()])|(?P<equal>[=≈])"
-    r"|(?P<percent>%)|(?P<end>\n|[.;:!?,](?=\s|$))|(?P<word>[^\W\d_]+(?:['’-][^\W\d_]+)*)"
-    r"|(?P<space>[ \t]+)|(?P<other>.)",
+    r"|(?P<percent>%)|(?P<end>\n|[.;:!?,](?=\s|$))|(?P<word>[^\W\d_]+(?:['’-][^\W\d_]+)*|[√∛∜])"
+    rf"|(?P<space>{SPACE}+)|(?P<other>.)",
     re.DOTALL,
 )
 _ENDS = re.compile(
     "and|or|is|are|was|were|so|then|which|if|because|since|has|have|had|gives?|gets?|we|times", re.IGNORECASE
 )
 """Words that are no unit: what stands before them is another clause."""
+
+
+_Reading = Literal["part", "number", "change", "sized"]
 
 
 @dataclass(frozen=True)
@@ -85,20 +105,21 @@ class Equation:
 
 @dataclass(frozen=True)
 class _Sign:
-    """A sign of a text: a number, an operation, a bracket, a word, a sign of equality or an end."""
+    """A sign of a text: a number, an operation, a bracket, a word, an unread number, a sign of equality or an end."""
 
-    kind: Literal["number", "sign", "equal", "word", "end"]
+    kind: Literal["number", "sign", "equal", "word", "unread", "end"]
     text: str
     place: int
     value: Fraction = Fraction(0)
     places: int = 0
     percent: bool = False
     spaced: bool = True
+    size: Fraction = Fraction(1)
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of an equation: its values (of a percentage, as a part and as a number), and how it is written."""
+    """One side of an equation: its values in every reading, and how it is written."""
 
     values: tuple[Fraction, ...]
     written: str
@@ -161,9 +182,11 @@ def _same(left: Fraction, right: Fraction, of_left: _Side, of_right: _Side, abou
 
 def _replaced(text: str) -> str:
     """LaTeX, Markdown and words for operations as plain signs."""
+    if not text.isascii():
+        text = "".join(sign for sign in text.translate(_WIDE) if not category(sign).startswith("M"))
     text = _TEXT.sub(r" \1 ", text)
     for _ in range(4):  # fractions within fractions
-        text, count = _FRACTION.subn(r" ((\1)/(\2)) ", text)
+        text, count = _FRACTION.subn(r" ((\1\2)/(\3\4)) ", text)
         if not count:
             break
     for pattern, by in _REPLACED:
@@ -195,7 +218,7 @@ def _signs(text: str) -> Iterator[_Sign]:
                 value = sum(map(int, whole)) + (Fraction(above, below) if below else Fraction(0))
                 waiting = _Sign("number", written, place, Fraction(value), spaced=spaced)
             else:
-                digits = written.replace(",", "").replace(" ", "")
+                digits = re.sub(r"[^\d.]", "", written)
                 if len(digits) > _DIGITS:
                     waiting = _Sign("end", written, place)
                 else:
@@ -203,8 +226,8 @@ def _signs(text: str) -> Iterator[_Sign]:
                     waiting = _Sign("number", written, place, Fraction(digits), places, spaced=spaced)
         elif kind == "word":
             waiting = _Sign("end" if _ENDS.fullmatch(written) else "word", written, place, spaced=spaced)
-        elif kind == "sign":
-            waiting = _Sign("sign", written, place, spaced=spaced)
+        elif kind in {"sign", "unread"}:
+            waiting = _Sign("sign" if kind == "sign" else "unread", written, place, spaced=spaced)
         elif kind == "equal":
             waiting = _Sign("equal", written, place)
         elif kind == "end" and waiting is not None and waiting.text == "\n":
@@ -231,11 +254,16 @@ def _left(signs: Sequence[_Sign], equal: int) -> _Side | None:
 
 
 def _takes_part(before: list[_Sign], first: _Sign) -> bool:
-    """Whether what stands before an expression is calculated with it: `x + 3`, `books - 3`, `1/2 (68)`, `3 + his 4`."""
+    """Whether what stands before an expression is calculated with it: `x + 3`, `books - 3`, `1/2 (68)`, `3 + his 4`,
+    `sqrt(16)`.
+    """
     if not before:
         return False
-    if first.text in {"-", "("} and before[-1].text != "(":
-        return first.text == "-" or before[-1].kind == "number"
+    name = before[-1].text if before[-1].kind == "word" and not first.spaced else ""
+    if _VARIABLE.fullmatch(name if first.text != "(" else name[-1:]):
+        return True
+    if (first.text == "-" and before[-1].text != "(") or (first.text == "(" and before[-1].kind == "number"):
+        return True
     while before and before[-1].kind == "word":
         before.pop()
     return bool(before) and before[-1].kind == "sign" and before[-1].text != "("
@@ -248,9 +276,15 @@ def _right(signs: Sequence[_Sign], equal: int) -> _Side | None:
         side = _side(signs[equal + 1 : stop])
         if side is not None:
             behind = signs[stop] if stop < end else None
-            variable = behind is not None and behind.kind == "word" and len(behind.text) == 1
+            variable = behind is not None and behind.kind == "word" and _is_variable(behind, signs[stop - 1])
             return None if variable or (behind is not None and behind.text in set("+-*/^")) else side
     return None
+
+
+def _is_variable(word: _Sign, before: _Sign) -> bool:
+    if word.text in _UNITS and (word.spaced or before.text == "/"):
+        return False
+    return _VARIABLE.fullmatch(word.text) is not None
 
 
 def _end(signs: Sequence[_Sign], equal: int) -> int:
@@ -267,7 +301,7 @@ def _side(signs: Sequence[_Sign]) -> _Side | None:
     if bare is None or not bare:
         return None
     try:
-        values = [_Reader(bare, as_part).whole() for as_part in ((True, False) if _has_percent(bare) else (True,))]
+        values = [_Reader(bare, reading).whole() for reading in _readings(bare)]
     except (ValueError, ZeroDivisionError, OverflowError):
         return None
     negative = len(bare) == 2 and bare[0].text == "-"
@@ -276,8 +310,18 @@ def _side(signs: Sequence[_Sign]) -> _Side | None:
     return _Side(tuple(dict.fromkeys(values)), written, calculated, bare[-1].places)
 
 
-def _has_percent(signs: Sequence[_Sign]) -> bool:
-    return any(sign.percent for sign in signs)
+def _readings(signs: Sequence[_Sign]) -> list[_Reading]:
+    """What these signs may mean; the last is what they result in."""
+    numbers = [sign for sign in signs if sign.kind == "number"]
+    percentages = [sign for sign in numbers if sign.percent]
+    alone = len(percentages) == len(numbers) or all(sign.value == 100 for sign in percentages)
+    possible: dict[_Reading, bool] = {
+        "sized": any(sign.size != 1 for sign in signs),
+        "change": bool(percentages),
+        "part": True,
+        "number": bool(percentages) and alone,
+    }
+    return [reading for reading, applies in possible.items() if applies]
 
 
 def _without_units(signs: Sequence[_Sign]) -> list[_Sign] | None:
@@ -287,32 +331,45 @@ def _without_units(signs: Sequence[_Sign]) -> list[_Sign] | None:
     bare: list[_Sign] = []
     words = 0
     for index, sign in enumerate(signs):
+        if sign.kind == "unread":
+            return None
         if sign.kind == "word":
             words += 1
+            if words == 1 and bare and bare[-1].kind == "number":
+                bare[-1] = replace(bare[-1], size=_size(sign.text))
             if (
                 not bare
                 or words > WORDS
-                or len(sign.text) == 1
+                or _is_variable(sign, signs[index - 1])
                 or not (bare[-1].kind == "number" or bare[-1].text == ")")
             ):
                 return None
-        elif sign.text == "/" and words and index + 1 < len(signs) and signs[index + 1].kind == "word":
-            continue  # of a unit, as in dollars/apple
+        elif sign.text == "/" and index + 1 < len(signs) and signs[index + 1].kind == "word":
+            if not words and (sign.spaced or signs[index + 1].spaced):
+                return None
+            # of a unit, as in dollars/apple and $3/kg
         else:
             bare.append(sign)
             words = 0
     return bare
 
 
+def _size(word: str) -> Fraction:
+    """What a word behind a number multiplies it by: 12 of a dozen, 60 of a minute beside a second; else 1."""
+    known = size(word)
+    return SCALES.get(word.lower().removesuffix("s"), known[1] if known else Fraction(1))
+
+
 class _Reader:
     """Evaluates signs by the usual precedence; it raises `ValueError` where they are no expression.
 
     Args:
-        as_part: whether 20% is 1/5; else it is 20.
+        reading: whether 20% is 20, 1/5, or that of what it is added to (200 + 20% = 240); `sized`: whether numbers
+            count in one unit of their kind (1 hour + 30 minutes = 90 minutes).
     """
 
-    def __init__(self, signs: Sequence[_Sign], as_part: bool) -> None:
-        self.signs, self.as_part, self.place = signs, as_part, 0
+    def __init__(self, signs: Sequence[_Sign], reading: _Reading) -> None:
+        self.signs, self.reading, self.place = signs, reading, 0
 
     def whole(self) -> Fraction:
         """All signs as one value."""
@@ -333,7 +390,10 @@ class _Reader:
     def _sum(self) -> Fraction:
         value = self._product()
         while sign := self._next("+-"):
+            begin = self.place
             other = self._product()
+            if self.reading == "change" and self.place == begin + 1 and self.signs[begin].percent:
+                other *= value
             value = value + other if sign == "+" else value - other
         return value
 
@@ -354,6 +414,8 @@ class _Reader:
         return sign.text == "(" and (not sign.spaced or self.signs[self.place - 1].text == ")")
 
     def _power(self) -> Fraction:
+        if self._next("-"):
+            return -self._power()
         base = self._atom()
         if self._next("^"):
             exponent = self._atom()
@@ -374,4 +436,5 @@ class _Reader:
             raise ValueError
         sign = self.signs[self.place]
         self.place += 1
-        return sign.value / 100 if sign.percent and self.as_part else sign.value
+        value = sign.value / 100 if sign.percent and self.reading != "number" else sign.value
+        return value * sign.size if self.reading == "sized" else value

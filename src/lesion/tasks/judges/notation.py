@@ -23,6 +23,8 @@ VULGAR = "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
 SIGN = r"(?:[-+−–±]|(?:negative|minus)\s)"
+IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Letters of Japanese, Chinese and Korean, which stand beside numbers without a space; for a class of characters."""
 CURRENCY = r"\\?[$€£¥₹]"
 _GROUPED = "|".join(rf"\d{{1,3}}(?:{mark}\d{{3}})+" for mark in (",", SPACE, "['’]", "_"))
 WHOLE = rf"(?:(?:{_GROUPED}|\d{{1,2}}(?:,\d{{2}})+,\d{{3}})(?!\d)|\d+)"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lesion.tasks.judges import statements
 from lesion.tasks.judges.grammar import readings
 from lesion.tasks.judges.meanings import Value
-from lesion.tasks.judges.notation import LONGEST, plain
+from lesion.tasks.judges.notation import IDEOGRAPHS, LONGEST, plain
 from lesion.tasks.judges.values import roughly_same
 
 TAIL = 20_000
@@ -75,7 +75,9 @@ _HEDGE = re.compile(r"^[\s,:]*(?:(?:e\.g\.|i\.e\.|approx\.|ca\.)[,\s]*)?")
 _REASON = re.compile(
     r"[\s,;.*]*(?:[(\[]|because\b|since\b|as\b|which\b|where\b|when\b|i\.e\.|for\b|≈|\\approx)", re.IGNORECASE
 )
-_LETTER = re.compile(r"\d\s?[kKMB]$")
+_THOUSANDS = re.compile(r"\d\s?[kKMB]$")
+_LETTER = r"[^\W\d_\u2070-\u214f\U0001d400-\U0001d7ff]"
+"""A letter that is no superscript and no symbol of mathematics."""
 _NAMELY = re.compile(r"\bnamely\b|\bi\.e\.,?|\bthat\s+is,", re.IGNORECASE)
 _CORRECTION = re.compile(rf"[,;:…–—(.-]*\s*{statements.CORRECTION}", re.IGNORECASE)
 _NOT_BUT = re.compile(
@@ -153,9 +155,13 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
 
 
 def _is_formula(text: str) -> bool:
-    """Whether a text is one line with fewer than two words: read whole or not at all, never by its last number."""
-    words = re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", text)
-    return "\n" not in text.strip() and len(words) < 2 and not _WHOLE_EQUATION.search(text[-100:])
+    """Whether a text is one line with fewer than two words: read whole or not at all, never by its last number.
+
+    A word with a letter that formulas do not have (Réponse, Ответ, 答) is prose by itself.
+    """
+    words = re.findall(rf"(?<![\\A-Za-z]){_LETTER}{{2,}}", text)
+    prose = len(words) > 1 or re.search(f"[{IDEOGRAPHS}]", text) or not "".join(words).isascii()
+    return "\n" not in text.strip() and not prose and not _WHOLE_EQUATION.search(text[-100:])
 
 
 def _marked(text: str, complete: bool) -> Iterator[tuple[str, str]]:
@@ -270,7 +276,7 @@ def value_in(text: str, place: str) -> tuple[tuple[Value, ...], str] | None:
         bare = _WORKING.sub(r"\1", bare)
     formula = text.rstrip().endswith(("$", "\\)", "\\]"))
     denied = statements.denies(bare)
-    letter = _LETTER.search(bare) and (place == "hashes" or (place == "whole" and bare[0] in "$€£"))
+    letter = _THOUSANDS.search(bare) and (place == "hashes" or (place == "whole" and bare[0] in "$€£"))
     if not denied and not letter and (exact or place == "whole"):
         read = readings(bare) if len(bare) <= LONGEST else ()
         if read:
@@ -279,8 +285,8 @@ def value_in(text: str, place: str) -> tuple[tuple[Value, ...], str] | None:
         if "\n" in bare or len(bare) > LONGEST:
             return None
         bare = dressed_off(sentence(text).rstrip("!"))
-    for head in heads(bare):
-        head = _said_once(_LABEL.sub("", dressed_off(head if exact or formula else head.rstrip("!"))))
+    for whole in heads(bare):
+        head = _said_once(_LABEL.sub("", dressed_off(whole if exact or formula else whole.rstrip("!"))))
         if len(head) > LONGEST or not head:
             continue
         if statements.denies(bare[bare.find(head) :] if head in bare else head):
@@ -290,7 +296,9 @@ def value_in(text: str, place: str) -> tuple[tuple[Value, ...], str] | None:
         rest = bare[len(head) :] if bare.startswith(head) else ""
         led = led or (place in ("whole", "last") and bool(re.search(r"[\d\\]", rest)) and not _REASON.match(rest))
         if read and not led:
-            return tuple(value for value, _ in read), read[0][1] or head
+            # "It is 5!" may say 5 or 120.
+            shouted = readings(dressed_off(whole), True) if whole.endswith("!") and not exact else ()
+            return tuple(value for value, _ in (*read, *shouted)), read[0][1] or head
     return None
 
 

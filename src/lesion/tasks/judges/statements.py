@@ -12,6 +12,7 @@ from lesion.tasks.judges.notation import (
     COMPOUND,
     CURRENCY,
     DECIMAL,
+    IDEOGRAPHS,
     MIXED,
     SIGN,
     SPACE,
@@ -69,7 +70,7 @@ _NUMBER = (
 )
 _TERM = rf"(?:\({SPACE}?){{0,3}}{_NUMBER}(?:{SPACE}?\)){{0,3}}"
 _TIMES = rf"{SPACE}?(?:[-+*/×÷·⁄−x]{SPACE}?|(?=\([-\d+*/×. ]+\)))"
-_RUN = re.compile(rf"(?<![\w./^]){_TERM}(?:{_TIMES}{_TERM}){{0,40}}", re.IGNORECASE)
+_RUN = re.compile(rf"(?<![^\W{IDEOGRAPHS}])(?<![./^]){_TERM}(?:{_TIMES}{_TERM}){{0,40}}", re.IGNORECASE)
 """A number, or numbers joined by signs of arithmetic."""
 
 _SINGLE = re.compile(
