@@ -15,12 +15,12 @@ from collections import Counter
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import architectures_zoo as zoo
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine, way_of
 from lesion.engines.transformers.recorded import Record, Step, masks_of
 from lesion.models.load import Model, wrap
-from lesion.verification import zoo
 
 LENGTHS, ANSWER = (3, 9, 14, 5), 12
 HOOKS, ANEW, REPLAYED = "hooks", "steps run anew", "replayed steps"

@@ -8,7 +8,7 @@ import torch
 import transformers as hf
 from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, quantize
 
-from lesion.verification.ggufs import VOCABULARY
+from architectures_ggufs import VOCABULARY
 
 _NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",

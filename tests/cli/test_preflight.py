@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
+import architectures_zoo as zoo
 from lesion.core.preflight import blocks_of, refuse_no_part
 from lesion.errors import UsageError
 from lesion.models.load import peek, wrap
 from lesion.models.source import bundled
-from lesion.verification import zoo
 
 ABLATE = ("ablate", "bundled:llama-base", "--task", "primer:atlas")
 EVALUATE = ("evaluate", "bundled:llama-base", "--task", "primer:atlas", "--out", "new")

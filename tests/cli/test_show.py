@@ -8,10 +8,10 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
+import architectures_zoo as zoo
 from lesion.cli.description import describe
 from lesion.cli.model import show
 from lesion.models.load import wrap
-from lesion.verification import zoo
 from tiny import FAMILIES, model, tokenizer
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import architectures_zoo as zoo
 import tiny
 from commandline import questions
 from lesion.core.proofs import FILE, Proofs
@@ -18,7 +19,6 @@ from lesion.report.claims import Claim
 from lesion.report.publishing import html as page_html
 from lesion.report.rows import parts_of
 from lesion.studies.ablation.study import Study
-from lesion.verification import zoo
 from lesion.verification.by_hand import changed
 from runs import run_ablation
 

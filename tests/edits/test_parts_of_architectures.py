@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+import architectures_zoo as zoo
 import lesion
 from lesion.edits.apply import applied
 from lesion.edits.gates import gated
 from lesion.errors import UsageError
 from lesion.models.load import wrap
-from lesion.verification import zoo
 from tiny import tokenizer
 
 IDS = torch.randint(3, 64, (1, 9), generator=torch.Generator().manual_seed(1))

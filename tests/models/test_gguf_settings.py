@@ -8,10 +8,10 @@ import pytest
 import torch
 import transformers as hf
 
+import architectures_ggufs as ggufs
 from ggufs import VOCABULARY, computed, llama, write
 from lesion.errors import LesionError
 from lesion.models.load import load
-from lesion.verification import ggufs
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4]
 SIZE = 32

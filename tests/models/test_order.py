@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import architectures_zoo as zoo
 import lesion
 from lesion.edits.apply import applied
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.models.order import order_text, parse_order
 from lesion.models.reordered import path_of, reordered
-from lesion.verification import zoo
 from tiny import FAMILIES, bits, model, same_bits, tokenizer
 
 CASES = {

@@ -2,10 +2,10 @@
 
 import pytest
 
+import architectures_zoo as zoo
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.training.blocks import adapter_size, linear_modules, trainable
-from lesion.verification import zoo
 from tiny import model, tokenizer
 
 

@@ -9,16 +9,16 @@ from itertools import pairwise
 import pytest
 from transformers import modeling_gguf_pytorch_utils
 
-from lesion.cli.model import verify as command
+import architectures as module
+import architectures_studies as studies
+import architectures_zoo as zoo
+from architectures import COLUMNS, families, family
 from lesion.edits.edit import ScaleBlock
 from lesion.edits.units import ScaleMatrix
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.progress import Silent
-from lesion.verification import families as module
-from lesion.verification import studies, zoo
-from lesion.verification.families import COLUMNS, families, family
 from lesion.verification.verify import prompts_of, verified
 
 
@@ -96,7 +96,7 @@ def test_what_vllm_does_stands_in_the_same_table_and_neither_run_undoes_the_othe
 def test_without_vllm_its_columns_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="vLLM, which is not installed"):
-        command(all_families=True, engine="vllm", out=tmp_path / "table.md")
+        families(tmp_path / "table.md", Heard(), engine="vllm")
 
 
 @pytest.mark.parametrize(
@@ -228,11 +228,3 @@ def without_the_last(calibration):
 def test_types_stand_in_one_order():
     assert len(zoo.NAMES) > 120
     assert all(one < other for one, other in pairwise(zoo.NAMES))
-
-
-def test_a_model_and_all_families_do_not_go_together(tmp_path):
-    for arguments in ({"model": "bundled:llama-base"}, {"edit": ["3x0"]}, {"out": tmp_path / "none" / "table.md"}):
-        with pytest.raises(UsageError, match=r"--all-families|--out"):
-            command(all_families=True, **arguments)
-    with pytest.raises(UsageError, match="which model"):
-        command()

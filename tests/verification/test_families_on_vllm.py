@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from architectures import family
 from lesion.edits.edit import BASELINE
 from lesion.edits.units import ScaleHead
-from lesion.verification.families import family
 
 pytest.importorskip("vllm", reason="vLLM is not installed; `make test-vllm` installs it and runs this test")
 

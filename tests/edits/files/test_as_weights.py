@@ -4,10 +4,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+import architectures_zoo as zoo
 import lesion
 from lesion.edits.files.as_weights import as_weights, edit_files
 from lesion.models.load import wrap
-from lesion.verification import zoo
 from tiny import model, tiny, tokenizer
 
 IDS = torch.arange(10)[None]

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import architectures_zoo as zoo
 import lesion.engines.transformers.batch
 import lesion.engines.transformers.engine
 import tiny
@@ -12,7 +13,6 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.memory import ran_out, rows_that_fit
 from lesion.errors import LesionError
 from lesion.models.load import wrap
-from lesion.verification import zoo
 
 CPU = (
     "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 8"

@@ -9,6 +9,7 @@ import torch
 from replaced import some_reference
 from transformers import GenerationConfig
 
+import architectures_zoo as zoo
 import tiny
 from alone import assert_alone, prompts
 from lesion.activations.hidden_states import hidden_states
@@ -21,7 +22,6 @@ from lesion.engines.transformers.growing import Growth
 from lesion.engines.transformers.ways import Kind, Way
 from lesion.errors import LesionError
 from lesion.models.load import Model, wrap
-from lesion.verification import zoo
 
 # One of each way in which blocks keep something else than keys and values of their own.
 TELLING = {

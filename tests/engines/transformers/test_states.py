@@ -8,6 +8,8 @@ from functools import cache
 import pytest
 import torch
 
+import architectures_studies as studies
+import architectures_zoo as zoo
 import tiny
 from alone import answered, assert_alone, assert_scored_alone, greedy, prompts
 from lesion.edits.edit import BASELINE, ScaleAttention, ScaleBlock, ScaleMlp, Truncate
@@ -22,7 +24,6 @@ from lesion.engines.transformers.states import StateRows, has_keys, has_states
 from lesion.engines.transformers.static_slots import Masks
 from lesion.engines.transformers.ways import Kind
 from lesion.models.load import Model, wrap
-from lesion.verification import studies, zoo
 from recording import Recorder, anew
 
 KINDS = {

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+import architectures_zoo as zoo
 from lesion.edits.edit import ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.errors import UsageError
 from lesion.models.load import wrap
 from lesion.studies.ablation.sweep import sweep
-from lesion.verification import zoo
 from tiny import FAMILIES, model, tokenizer
 
 

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from oracle import Listener, Oracle
 
+import architectures_zoo as zoo
 import lesion as library
 from commandline import lesion, questions, refused, write
 from lesion.core.cells import CELLS
 from lesion.models.load import wrap
 from lesion.studies.ablation.study import METHOD as ABLATION
 from lesion.studies.ablation.study import Study
-from lesion.verification import zoo
 from tiny import model, tokenizer
 
 BUNDLED = ("effects", "bundled:llama-base", "--task", "primer:arithmetic", "--unit", "block")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from oracle import Listener, observed
 
+import architectures_zoo as zoo
 from commandline import write
 from lesion.edits.files.artefact import read_edit
 from lesion.edits.selections.controls import Random
@@ -17,7 +18,6 @@ from lesion.models.load import wrap
 from lesion.studies.isolation.plan import method_of
 from lesion.studies.isolation.selections import draw_texts, isolate
 from lesion.studies.isolation.study import METHODS, IsolationStudy
-from lesion.verification import zoo
 from tiny import model, tokenizer
 
 

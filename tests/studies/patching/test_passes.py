@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+import architectures_zoo as zoo
 from lesion.models.load import wrap
 from lesion.studies.patching.passes import Pair, Patch, Place, patched, places_of, read, sites_of
 from lesion.studies.patching.result import DIRECTIONS
 from lesion.studies.patching.study import KINDS
-from lesion.verification import zoo
 from tiny import model as tiny_model
 from tiny import tokenizer
 

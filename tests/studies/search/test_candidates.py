@@ -5,13 +5,13 @@ import torch
 from layouts import LIMIT, by_hand, greedy, questions, study
 from oracle import Listener
 
+import architectures_zoo as zoo
 from lesion.core.store import Store
 from lesion.edits.edit import Scale, Truncate, parts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.models.reordered import reordered
 from lesion.studies.search.search import candidates
-from lesion.verification import zoo
 from runs import run_search
 from tiny import model, tiny, tokenizer
 

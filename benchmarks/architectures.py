@@ -1,11 +1,17 @@
-"""Families: every type of decoder that transformers generates with, verified on a tiny random network of it.
+"""Every type of decoder that transformers generates with, verified on a tiny random network of it.
 
-What vLLM does is tried in an environment that has it, and stands with the rest in one file and one table. Each type is
-worked on in a process of its own, since the code of some ends or hangs its process.
+    python benchmarks/architectures.py --out docs/results/architectures.md
+    python benchmarks/architectures.py --out docs/results/architectures.md --engine vllm
+
+Compared is what `lesion verify` compares, and what `drift`, `isolate`, `effects` and `patch` measure with plain hooks
+on one text at a time. What is done is kept beside the table as JSON lines, and the same command goes on from there,
+unless transformers or torch is another. What vLLM does is tried in an environment that has it. Each type is worked on
+in a process of its own, since the code of some ends or hangs its process.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import multiprocessing
 import os
@@ -26,7 +32,11 @@ import transformers
 from pydantic import Field, ValidationError
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+import architectures_ggufs as ggufs
+import architectures_studies as studies
+import architectures_zoo as zoo
 from lesion.atomic import replace
+from lesion.cli.terminal import Bar, say
 from lesion.engines.config import ENGINES, EngineChoice, opened
 from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine, way_of
@@ -35,7 +45,6 @@ from lesion.files import CACHE, reason
 from lesion.models.load import Model, load, wrap
 from lesion.progress import Watcher
 from lesion.report.values import Value
-from lesion.verification import ggufs, studies, zoo
 from lesion.verification.by_hand import NoReferenceError
 from lesion.verification.verify import Verified, prompts_of, verified
 
@@ -338,7 +347,7 @@ def table(done: Sequence[Family]) -> str:
     untried = [f"- {each.type}: {' '.join(each.notes[''].split())}" for each in merged if not each.states]
     return (
         Path(__file__)
-        .with_name("families.md")
+        .with_suffix(".md")
         .read_text(encoding="utf-8")
         .format(
             **{
@@ -353,3 +362,25 @@ def table(done: Sequence[Family]) -> str:
             untried="\n".join(untried),
         )
     )
+
+
+def main() -> None:
+    """Write the table, print what was found in every column, and end with 1 where something is wrong."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, default=Path("architectures.md"))
+    parser.add_argument("--engine", choices=ENGINES, default="transformers")
+    options = parser.parse_args()
+    with Bar() as bar:
+        done = families(options.out, bar, engine=options.engine)
+    counts = {column: Counter(each.states.get(column) for each in done) for column in (*COLUMNS, *VLLM.values())}
+    for column, states in counts.items():
+        if any(states.keys() - {None, ""}):
+            say(f"{column}: {', '.join(f'{count} {state}' for state, count in states.most_common() if state)}")
+    untried = sum(not each.states for each in done)
+    say(f"{len(done)} types of decoder, {untried} of them without a tiny configuration. Table: {options.out}")
+    if any(states["wrong"] for states in counts.values()):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
