@@ -3,14 +3,9 @@
 import json
 import subprocess
 import sys
-from contextlib import suppress
 
-import pytest
-
-import architectures_zoo as zoo
-from lesion.core.preflight import blocks_of, refuse_no_part
-from lesion.errors import UsageError
-from lesion.models.load import peek, wrap
+from lesion.core.preflight import blocks_of
+from lesion.models.load import peek
 from lesion.models.source import bundled
 
 ABLATE = ("ablate", "bundled:llama-base", "--task", "primer:atlas")
@@ -38,11 +33,6 @@ REFUSED = {
     ("apply", "bundled:llama-base", "--order", "0-9", "--out", "new"): "there is no block 9: bundled:llama-base",
     ("apply", "bundled:llama-base", "--out", "new"): "Nothing to write is given",
     ("apply", "bundled:llama-base", "--order", "0,1", "--force", "--out", "new"): "--force belongs to --edit",
-    (*ABLATE, "--unit", "expert"): "block 0 of bundled:llama-base has no experts",
-    ("interact", *EVALUATE[1:], "--places", "1.mlp.expert.0,2"): "block 1 of bundled:llama-base has no experts",
-    ("apply", "bundled:llama-base", "--edit", "2.mlp.expert.0x0", "--out", "new"): "block 2 of bundled:llama-base",
-    ("verify", "hybrid", "--edit", "0.mlp.expert.3x0"): "block 0 of hybrid has no experts",
-    ("evaluate", "hybrid", *EVALUATE[2:], "--edit", "2x0+0.attention.head.1x0"): "is a convolution, which has no heads",
     (*ABLATE, "--top-p", "0.5"): "temperature 0 is greedy",
     (*EFFECTS, "--study", "nowhere"): "nowhere is no folder",
     ("overlay", "nowhere", "--out", "new"): "nowhere is no folder",
@@ -53,10 +43,6 @@ REFUSED = {
     ("run", "demoo"): "There is no study 'demoo'",
     ("lab", "lineage", "--stage", "bas"): "The lineage has no stage 'bas' (nearest: base)",
 }
-HYBRID = {
-    **{"model_type": "lfm2_moe", "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]},
-    **{"num_experts": 8, "num_dense_layers": 1},
-}
 PROCESS = """
 import json, sys
 from lesion.cli.main import code
@@ -65,8 +51,6 @@ print(json.dumps([[code(arguments), "torch" in sys.modules] for arguments in jso
 
 
 def test_wrong_use_is_refused_before_torch_is_loaded(tmp_path):
-    (tmp_path / "hybrid").mkdir()
-    (tmp_path / "hybrid" / "config.json").write_text(json.dumps(HYBRID), encoding="utf-8")
     (tmp_path / "drift").mkdir()
     (tmp_path / "drift" / "lesion.json").write_text('{"kind": "drift"}', encoding="utf-8")
     (tmp_path / "drift" / "summary.json").write_text("{}", encoding="utf-8")
@@ -83,7 +67,7 @@ def test_wrong_use_is_refused_before_torch_is_loaded(tmp_path):
     assert json.loads(done.stdout) == [[1 if arguments[0] == "report" else 2, False] for arguments in REFUSED]
     said = done.stderr.splitlines()
     assert [words for words, line in zip(REFUSED.values(), said, strict=True) if words not in line] == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["drift", "hybrid"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drift"]
 
 
 def test_the_number_of_blocks_is_read_from_the_configuration_as_transformers_reads_it():
@@ -91,39 +75,3 @@ def test_the_number_of_blocks_is_read_from_the_configuration_as_transformers_rea
         name: peek(f"bundled:{name}") for name in bundled()
     }
     assert blocks_of("somebody/model") is None
-
-
-@pytest.mark.parametrize("kind", ["deepseek_v3", "jamba", "lfm2_moe", "granitemoehybrid", "qwen3_moe", "kimi_linear"])
-def test_a_configuration_tells_the_blocks_without_experts(kind, tmp_path):
-    network = zoo.made(kind)
-    network.config.save_pretrained(tmp_path)
-    refused = []
-    anatomy = wrap(network, zoo.tokenizer(), kind).anatomy
-    for block in anatomy.blocks:
-        with suppress(UsageError):
-            refuse_no_part(tmp_path, [f"{block.index}.mlp.expert.0×0"])
-            continue
-        refused.append(block.index)
-    assert refused == [block.index for block in anatomy.blocks if block.mlp is None or block.mlp.experts is None]
-
-
-@pytest.mark.parametrize("kind", ["mamba", "rwkv", "lfm2", "granitemoehybrid", "qwen3_next", "kimi_linear", "bamba"])
-def test_a_configuration_tells_the_blocks_without_heads(kind, tmp_path):
-    network = zoo.made(kind)
-    network.config.save_pretrained(tmp_path)
-    refused = []
-    anatomy = wrap(network, zoo.tokenizer(), kind).anatomy
-    for block in anatomy.blocks:
-        with suppress(UsageError):
-            refuse_no_part(tmp_path, [f"{block.index}.attention.head.0×0"])
-            continue
-        refused.append(block.index)
-    without = [block.index for block in anatomy.blocks if block.attention is None or block.attention.heads is None]
-    assert refused == (without if kind != "bamba" else [])  # whose configuration names the other blocks
-
-
-@pytest.mark.parametrize("kind", ["mamba2", "zamba2"])
-def test_a_block_without_an_mlp_is_not_said_to_have_one(kind, tmp_path):
-    zoo.made(kind).config.save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match=r"Block 0 of .* is a state-space layer, which has no MLP. Edit 0 as"):
-        refuse_no_part(tmp_path, [], ["expert"])

@@ -52,7 +52,7 @@ def apply(
     """Write an edited model as an ordinary checkpoint that plain transformers loads."""
 
     from lesion.core.layers import refuse_no_edit  # help need not wait for the catalogue of tasks
-    from lesion.core.preflight import blocks_of, refuse_no_part
+    from lesion.core.preflight import blocks_of
 
     if order is not None:
         unfit = {"--factor": factor, "--force": force, "--weights": weights}
@@ -64,7 +64,6 @@ def apply(
     written = model if weights is None else weights
     blocks = blocks_of(written, revision if weights is None else None)
     refuse_no_edit(edit, {} if blocks is None else {written: blocks})
-    refuse_no_part(written, edit, revision=revision if weights is None else None)
 
     from lesion.edits.files import checkpoint
     from lesion.report import wording

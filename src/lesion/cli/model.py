@@ -56,9 +56,6 @@ def verify(
     """Verify that edits act: every kind of edit compared with the weights changed by hand, token for token."""
     refuse_device(device)
     refuse_dtype(dtype)
-    from lesion.core.preflight import refuse_no_part  # help need not wait for the catalogue of tasks
-
-    refuse_no_part(model, edit or (), revision=revision)
     choice = EngineChoice(engine=engine, workers=workers, trust_remote_code=trust_remote_code)
     from lesion.edits.files.artefact import edit_for
     from lesion.report.rows import Rows

@@ -16,7 +16,7 @@ from lesion.errors import UsageError, nearest
 from lesion.models.build import Build, refuse_computed_weights
 from lesion.models.families import Architecture, BranchPaths, families
 from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out, packed_shape
-from lesion.models.names import blocks_with, no_experts
+from lesion.models.names import blocks_with
 from lesion.models.quantised import quantisation
 from lesion.models.structure import infer
 from lesion.models.units import Experts, Heads, Slices, experts_of, heads_of, neurons_of
@@ -245,7 +245,11 @@ class Anatomy:
         if mlp is not None and mlp.experts is not None:
             return mlp.experts
         if mlp is not None and mlp.neurons is not None:
-            raise no_experts(layer, self.name, self._with("experts", "mlp"))
+            raise UsageError(
+                f"The MLP of block {layer} of {self.name} has no experts: every token goes through the whole of it."
+                f"{blocks_with('experts', self._with('experts', 'mlp'))} Edit {layer}.mlp, or a neuron, as"
+                f" {layer}.mlp.neuron.0×0."
+            )
         raise self._no_part(layer, "experts", "mlp", mlp)
 
     def _with(self, parts: str, name: str) -> list[int]:

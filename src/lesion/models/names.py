@@ -36,14 +36,6 @@ def blocks_with(parts: str, blocks: Sequence[int]) -> str:
     return f" Blocks with {parts}: {', '.join(map(str, blocks))}." if blocks else ""
 
 
-def no_experts(layer: int, model: str, others: Sequence[int] = ()) -> UsageError:
-    """That the MLP of a block has no experts, and which blocks of the model do."""
-    return UsageError(
-        f"The MLP of block {layer} of {model} has no experts: every token goes through the whole of it."
-        f"{blocks_with('experts', others)} Edit {layer}.mlp, or a neuron, as {layer}.mlp.neuron.0×0."
-    )
-
-
 def device_of(device: str | int | torch.device) -> torch.device:
     """The device that is meant; `auto` is a GPU where there is one."""
     import torch  # names are refused without it
