@@ -7,8 +7,6 @@ import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
 
-import lesion.models.quantised as storages
-from lesion.core.preflight import blocks_of
 from lesion.edits.apply import as_it_is
 from lesion.errors import LesionError
 from lesion.models.facts import facts_of
@@ -63,21 +61,6 @@ def test_storages_that_round_activations_are_known_and_noted(settings, rounds):
     network.config.quantization_config = {"quant_method": "bitsandbytes", **settings}
     notes = wrap(network, tokenizer(), "it").anatomy.notes
     assert any("activations are rounded" in note for note in notes) == rounds
-
-
-@pytest.mark.parametrize("look", [load, blocks_of])
-def test_a_storage_without_its_package_is_refused_with_what_to_install(look, folder, monkeypatch):
-    monkeypatch.setattr(storages, "_installed", lambda module: False)
-    configure(folder, quantization_config={"quant_method": "awq", "bits": 4})
-    with pytest.raises(LesionError, match=r"stored quantised \(awq, 4 bit\).*`pip install gptqmodel`, or use the che"):
-        look(str(folder))
-
-
-def test_every_package_is_one_that_transformers_knows():
-    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING as KNOWN
-
-    known = {name.removesuffix("_4bit").removesuffix("_8bit") for name in KNOWN}
-    assert set(storages._PACKAGES) <= known
 
 
 @pytest.mark.parametrize("settings", [{"quant_method": "wishful"}, {"bits": 4}])

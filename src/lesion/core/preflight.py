@@ -12,7 +12,6 @@ from lesion.files import read_object
 from lesion.models.gguf import read_header
 from lesion.models.gguf_checkpoint import pending
 from lesion.models.names import refuse_device
-from lesion.models.quantised import refuse_unreadable
 from lesion.models.source import find as find_source
 from lesion.tasks.catalogue import find
 from lesion.tasks.conversation import Named
@@ -42,7 +41,6 @@ def blocks_of(source: str | Path, revision: str | None = None) -> int | None:
     if not place.local:
         return None
     config: Any = read_object(Path(place.place) / "config.json")
-    refuse_unreadable(config, str(source))
     config = text if isinstance(text := config.get("text_config"), dict) else config
     stated = [config[key] for key in _BLOCKS if type(config.get(key)) is int]
     return stated[0] if len(set(stated)) == 1 else None

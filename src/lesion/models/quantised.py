@@ -1,4 +1,4 @@
-"""Quantised storages: what a configuration says of one, and which package reads it. Nothing large is loaded here."""
+"""Quantised storages: what a configuration says of one. Nothing large is loaded here."""
 
 from __future__ import annotations
 
@@ -7,36 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from importlib.util import find_spec
 from io import StringIO
 from typing import Any
 
 from lesion.errors import LesionError
 from lesion.plain import short
 
-# The package that transformers needs for a storage, as it is imported and as it is installed. The others need none.
-_PACKAGES = {
-    "aqlm": ("aqlm", "aqlm[cpu]"),
-    "auto-round": ("auto_round", "auto-round"),
-    "awq": ("gptqmodel", "gptqmodel"),
-    "bitsandbytes": ("bitsandbytes", "bitsandbytes"),
-    "compressed-tensors": ("compressed_tensors", "compressed-tensors"),
-    "eetq": ("kernels", "kernels"),
-    "fbgemm_fp8": ("fbgemm_gpu", "fbgemm-gpu"),
-    "fouroversix": ("fouroversix", "fouroversix"),
-    "fp_quant": ("fp_quant", "fp_quant"),
-    "gptq": ("optimum", "optimum gptqmodel"),
-    "higgs": ("flute", "flute-kernel"),
-    "hqq": ("hqq", "hqq"),
-    "metal": ("kernels", "kernels"),
-    "nvfp4": ("kernels", "kernels"),
-    "quanto": ("optimum.quanto", "optimum-quanto"),
-    "quark": ("quark", "amd-quark"),
-    "sinq": ("sinq", "sinq"),
-    "spqr": ("spqr_quant", "spqr_quant"),
-    "torchao": ("torchao", "torchao"),
-    "vptq": ("vptq", "vptq"),
-}
 _BITS = {"fp8": 8, "fbgemm_fp8": 8, "mxfp8": 8, "mxfp4": 4, "nvfp4": 4, "metal": 4, "eetq": 8}
 # Keys under which storages state the width of a number, at any depth.
 _WIDTH_KEYS = ("bits", "w_bit", "nbits", "num_bits")
@@ -124,20 +100,6 @@ def _widths(value: object, key: str = "") -> Iterator[int]:
         yield from (int(width) for width in _NUMBERS.findall(value)[-1:])
 
 
-def refuse_unreadable(config: object, typed: str) -> Quantisation | None:
-    """Refuse a storage whose package is not installed; else say what it is."""
-    storage = quantisation(config)
-    if storage is None or storage.method not in _PACKAGES:
-        return storage
-    module, package = _PACKAGES[storage.method]
-    if not _installed(module):
-        raise LesionError(
-            f"{short(typed, 200)} is stored quantised ({storage}), and {package}, which reads that, is not installed: "
-            f"run `pip install {package}`, or {ORIGINAL}."
-        )
-    return storage
-
-
 def refuse_unknown(storage: Quantisation, typed: str) -> None:
     """Refuse a storage that the installed transformers does not know."""
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING as KNOWN
@@ -150,16 +112,9 @@ def refuse_unknown(storage: Quantisation, typed: str) -> None:
         )
 
 
-def _installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):  # the package around it is missing
-        return False
-
-
 @contextmanager
 def hushed(storage: Quantisation) -> Iterator[None]:
     """Without the bars of the package of a storage; its remarks, some of every forward pass, stay away for good."""
-    logging.getLogger(_PACKAGES.get(storage.method, ("torchao",))[0]).setLevel(logging.ERROR)
+    logging.getLogger(storage.method.replace("-", "_")).setLevel(logging.ERROR)
     with redirect_stderr(StringIO()):
         yield

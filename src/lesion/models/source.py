@@ -12,7 +12,7 @@ from pathlib import Path
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.files import named, read_object, reason
 from lesion.models.gguf import PART, SUFFIX, is_gguf
-from lesion.models.quantised import refuse_unknown, refuse_unreadable
+from lesion.models.quantised import quantisation, refuse_unknown
 
 BUNDLED = "bundled:"
 ADAPTER = "adapter_config.json"
@@ -237,7 +237,7 @@ def refuse_unsuited(config: object, typed: str) -> None:
     """Refuse configurations of models that cannot be studied: of an unreadable storage, or no decoder that continues
     text.
     """
-    storage = refuse_unreadable(config, typed)
+    storage = quantisation(config)
     if storage is not None:
         refuse_unknown(storage, typed)
     if getattr(config, "transformers_weights", None) is not None:
