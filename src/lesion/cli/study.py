@@ -98,11 +98,6 @@ def report(
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the paper's files.")],
-    pdf: Annotated[bool, typer.Option("--pdf", help="The figure as PDF.")] = False,
-    svg: Annotated[bool, typer.Option("--svg", help="The figure as SVG.")] = False,
-    png: Annotated[bool, typer.Option("--png", help="The figure as PNG, 300 pixels to an inch.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="The table for booktabs.")] = False,
-    paragraph: Annotated[bool, typer.Option("--paragraph", help="The claims as a paragraph, and BibTeX.")] = False,
     inspect_log: Annotated[bool, typer.Option("--inspect-log", help="Every answer as logs of inspect_ai.")] = False,
     every_eval_ever: Annotated[
         bool, typer.Option("--every-eval-ever", help="Every answer in the schema of Every Eval Ever.")
@@ -111,23 +106,20 @@ def export(
         bool, typer.Option("--eval-results", help="Benchmarks as .eval_results of a model's repository on the hub.")
     ] = False,
 ) -> None:
-    """Write what a paper takes (figures, a table, a paragraph, BibTeX: all without a choice), or logs for others."""
+    """Write what a paper takes (figures, a table, a paragraph, BibTeX), or logs for others."""
     from lesion.core.preflight import refuse_no_folder
     from lesion.registry import recall
 
     refuse_no_folder(folder)
-    chosen = {"pdf": pdf, "svg": svg, "png": png, "latex": latex, "paragraph": paragraph}
-    formats = [name for name, wanted in chosen.items() if wanted]
     chosen = {"inspect-log": inspect_log, "every-eval-ever": every_eval_ever, "eval-results": eval_results}
-    written: list[Path] = []
     if logs := [name for name, wanted in chosen.items() if wanted]:
         from lesion.sharing.logs import write
 
         written, left = write(folder, out, logs)
         if left:
             say(f"note: left out, since nothing in it is right or wrong: {', '.join(left)}", error=True)
-    if formats or not logs:
-        written += recall(folder).export(out, formats)
+    else:
+        written = recall(folder).export(out)
     for path in written:
         say(str(path))
 

@@ -10,14 +10,12 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from lesion.atomic import keep
-from lesion.errors import LesionError
 from lesion.report import drawing, plots, theme, wording
 from lesion.report.blocks import Figure
 from lesion.report.drawing import Specification
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 WIDTHS = {"column": 85.0, "page": 178.0}
 """In millimetres."""
-FORMATS = ("pdf", "svg", "png", "latex", "paragraph")
 POINTS_PER_MM = 72 / 25.4
 TYPE = 7.5
 """Points of the types in a figure."""
@@ -49,7 +46,7 @@ _TEX |= {"●": r"$\bullet$", "○": r"$\circ$", "…": r"\ldots{}", "\N{NO-BREA
 _TEX |= {"±": r"$\pm$", "Δ": r"$\Delta$", "—": "---", "’": "'"}
 
 
-def export(result: StudyResult[Any], out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+def export(result: StudyResult[Any], out: Path) -> list[Path]:
     """Write what a paper takes of a result; the paths.
 
     `figure-column.pdf` and `figure-page.pdf` (and `.svg`, `.png`), `table.tex` (booktabs), `paragraph.tex`,
@@ -59,21 +56,14 @@ def export(result: StudyResult[Any], out: Path, formats: Sequence[str] = FORMATS
     figure = next((block for block in page.blocks() if isinstance(block, Figure) and block.name), None)
     files: dict[str, str | bytes] = {}
     captions: dict[str, str] = {}
-    pictures = [kind for kind in ("pdf", "svg", "png") if kind in formats]
-    if figure is not None and pictures:
+    if figure is not None:
         for name, width in WIDTHS.items():
             drawn, panels = printed(figure, width)
-            files |= {f"figure-{name}.{kind}": _picture(drawn, kind) for kind in pictures}
+            files |= {f"figure-{name}.{kind}": _picture(drawn, kind) for kind in ("pdf", "svg", "png")}
             captions[name] = caption(figure, panels)
-    if "latex" in formats:
-        files["table.tex"], captions["table"] = table(result)
-    if "paragraph" in formats:
-        files["paragraph.tex"] = paragraph(result)
-        files["references.bib"] = references(result)
-    if {"latex", "paragraph"} <= {*formats}:
-        files["paper.tex"] = document(result, captions, figure is not None and "pdf" in formats)
-    if not files:
-        raise LesionError(f"{result.folder} has no figure to draw; leave the formats out for its table and paragraph.")
+    files["table.tex"], captions["table"] = table(result)
+    files |= {"paragraph.tex": paragraph(result), "references.bib": references(result)}
+    files["paper.tex"] = document(result, captions)
     for name, content in files.items():
         keep(out / name, content)
     return [out / name for name in files]
@@ -275,14 +265,12 @@ def _entry(key: str, fields: dict[str, Any]) -> str:
     return "\n".join([f"@{fields['entry']}{{{key},", *body, "}"]) + "\n"
 
 
-def document(result: StudyResult[Any], captions: dict[str, str], figure: bool) -> str:
+def document(result: StudyResult[Any], captions: dict[str, str]) -> str:
     """A document that shows paragraph, figures and table with their captions, and compiles with `pdflatex`."""
     shown = [_float("table", rf"\caption{{{captions['table']}}}", r"\medskip\small\input{table}")]
-    if figure:
-        pictures = {
-            name: rf"\includegraphics[width={width:g}mm]{{figure-{name}.pdf}}" for name, width in WIDTHS.items()
-        }
-        shown += [_float("figure", body, rf"\caption{{{captions[name]}}}") for name, body in pictures.items()]
+    for name in (name for name in WIDTHS if name in captions):
+        picture = rf"\includegraphics[width={WIDTHS[name]:g}mm]{{figure-{name}.pdf}}"
+        shown.append(_float("figure", picture, rf"\caption{{{captions[name]}}}"))
     cited = r"\bibliographystyle{plainnat}\bibliography{references}" if _papers(result) else ""
     return rf"""\ifdefined\pdfminorversion\pdfminorversion=7\fi
 \documentclass[10pt]{{article}}

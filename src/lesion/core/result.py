@@ -344,25 +344,21 @@ class StudyResult(Generic[S]):
         return Drawing.of(figures[chosen])
 
     @validated
-    def export(self, out: str | Path, formats: Sequence[str] = ()) -> list[Path]:
+    def export(self, out: str | Path) -> list[Path]:
         """Write what a paper takes of the result: figures at 85 and 178 mm, a table, a paragraph, BibTeX.
 
         Args:
             out: a folder, made when absent.
-            formats: of `pdf`, `svg`, `png`, `latex` and `paragraph`; empty: all.
 
         Returns:
             The files.
 
         Raises:
-            UsageError: there is no such format.
             LesionError: the folder cannot be written.
         """
         from lesion.core import paper
 
-        if unknown := next((each for each in formats if each not in paper.FORMATS), None):
-            raise UsageError(f"There is no format '{short(unknown)}'; there are {', '.join(paper.FORMATS)}.")
-        return paper.export(self, Path(out), formats or paper.FORMATS)
+        return paper.export(self, Path(out))
 
     def chapter(self) -> Chapter | None:
         """What the study adds to a page over several studies; None: nothing."""
