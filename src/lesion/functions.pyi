@@ -141,26 +141,8 @@ def ablate(
         screen_top: Screen, then generate only under so many edits of each unit and factor, kind or draw: those that take most log-probability.
         early_answers: Also cut every chain of thought off after so many tokens and ask for its answer: 0,64,128.
         revisions: Training checkpoints to study as well, or all.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
         items: Number of items per task, drawn with the seed; or all.
-        seed: Random seed: of the draw of items, of sampling, and of all else that is drawn.
-        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        temperature: Sampling temperature; 0 is greedy.
-        top_p: Nucleus (top-p) of sampling.
-        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
-        stop: Text that ends an answer, \\n for a line break; default: the task's own.
-        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
-        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        prompt_style, thinking, system, template_arguments, level, batch_size, device, seed, dtype, engine, temperature, top_p, max_new_tokens, stop, stop_loops, thinking_tokens, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> result = lesion.ablate("bundled:llama-base", tasks=["primer:arithmetic"], items=100)
@@ -227,28 +209,10 @@ def isolate(
         exclude_super_weights: Exclude so many weights with the largest activation spikes from every selection and random control; they are evaluated by themselves.
         anyway: Go on where too few answers of the unedited model are right for anything to show.
         validation: Choose the best edit on this share of the items and report it on the others.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
         items: Number of items per task, drawn with the seed; or all.
-        seed: Random seed: of the draw of items, of sampling, and of all else that is drawn.
-        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        temperature: Sampling temperature; 0 is greedy.
-        top_p: Nucleus (top-p) of sampling.
-        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
-        stop: Text that ends an answer, \\n for a line break; default: the task's own.
-        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
-        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
         random_controls: Number of matched random controls per edit.
         matched_in: What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|), importance (and |W| times the inputs of the controls' texts).
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        prompt_style, thinking, system, template_arguments, level, batch_size, device, seed, dtype, engine, temperature, top_p, max_new_tokens, stop, stop_loops, thinking_tokens, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> result = lesion.isolate("bundled:llama-base", "primer:arithmetic", ["primer:atlas", "primer:reading"])
@@ -306,28 +270,10 @@ def evaluate(
         validation: Choose the best edit on this share of the items and report it on the others.
         skill: Task whose loss is sought, the others being controls; default: that of an .edit file's calibration.
         force: Accept edits made for another model of the same shapes.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
         items: Number of items per task, drawn with the seed; or all.
-        seed: Random seed: of the draw of items, of sampling, and of all else that is drawn.
-        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        temperature: Sampling temperature; 0 is greedy.
-        top_p: Nucleus (top-p) of sampling.
-        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
-        stop: Text that ends an answer, \\n for a line break; default: the task's own.
-        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
-        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
         random_controls: Number of matched random controls per edit.
         matched_in: What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|), importance (and |W| times the inputs of the controls' texts).
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        prompt_style, thinking, system, template_arguments, level, batch_size, device, seed, dtype, engine, temperature, top_p, max_new_tokens, stop, stop_loops, thinking_tokens, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> result = lesion.evaluate(model, ["3×0", "0-3.mlp×0.5", "cut.edit"], ["primer:arithmetic", "primer:atlas"])
@@ -390,28 +336,10 @@ def truncate(
         screen_items: Number of validation items per task for the screen, or all.
         eliminate: Discard hopeless cells early, with this probability of any error, such as 0.05.
         revisions: Training checkpoints on which the chosen edit is evaluated too.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
         items: Number of items per task, drawn with the seed; or all.
-        seed: Random seed: of the draw of items, of sampling, and of all else that is drawn.
-        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        temperature: Sampling temperature; 0 is greedy.
-        top_p: Nucleus (top-p) of sampling.
-        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
-        stop: Text that ends an answer, \\n for a line break; default: the task's own.
-        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
-        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
         anyway: Go on where too few answers of the unedited model are right for anything to show.
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        prompt_style, thinking, system, template_arguments, level, batch_size, device, seed, dtype, engine, temperature, top_p, max_new_tokens, stop, stop_loops, thinking_tokens, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> search = lesion.truncate("bundled:llama-base", "primer:atlas?form=contrast", matrices="mlp.up", keep=0.1)
@@ -481,27 +409,9 @@ def search(
         margin: A control or a dropped run is no worse where its loss is shown to be smaller, in points.
         validation: Share of items for the choice, half of them for the screen; the others test it.
         screen: Candidates that are left by the screen, which looks at log-probabilities of the gold answers: the best of those that are to make the model better, and of the drops of each length; none: no screen.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
-        seed: Random seed: of the draw of items, of sampling, and of all else that is drawn.
-        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        temperature: Sampling temperature; 0 is greedy.
-        top_p: Nucleus (top-p) of sampling.
-        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
-        stop: Text that ends an answer, \\n for a line break; default: the task's own.
-        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
-        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
         anyway: Go on where too few answers of the unedited model are right for anything to show.
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        prompt_style, thinking, system, template_arguments, level, batch_size, device, seed, dtype, engine, temperature, top_p, max_new_tokens, stop, stop_loops, thinking_tokens, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> search = lesion.search("bundled:llama-base", "primer:arithmetic", family="drop", lengths=1, items=40)
@@ -564,21 +474,7 @@ def drift(
         between: Two layers between which tokens are followed; default: at the hinge or step.
         study: Output folder of a layer study; its critical blocks are compared with the hinge or step.
         seed: Random seed of the item draws and of k-means.
-        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
-        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
-        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
-        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        dtype, engine, prompt_style, thinking, system, template_arguments, level, batch_size, device, max_new_tokens, stop_loops, thinking_tokens, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> result = lesion.drift("bundled:llama-base", "primer:arithmetic", clusters=[50, 10])
@@ -646,19 +542,7 @@ def tune(
         control_items: Maximum number of test items per control.
         validation_items: Number of training items held out to choose the learning rate.
         dtype: Data type; only float32, as small steps are lost in others.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
-        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
-        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
-        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        prompt_style, thinking, system, template_arguments, level, batch_size, device, max_new_tokens, stop_loops, thinking_tokens, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> tuned = lesion.tune("bundled:llama-base", "primer:arithmetic", layers="critical", budget=2)
@@ -699,17 +583,7 @@ def effects(
         items: Number of items per task, drawn with the seed; or all.
         study: Output folder of a layer study; its drops of accuracy are compared with the effects.
         seed: Random seed of the draw of items and of the intervals.
-        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        dtype, prompt_style, thinking, system, template_arguments, level, batch_size, device, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> result = lesion.effects("bundled:llama-base", "primer:arithmetic", items=20)
@@ -774,26 +648,8 @@ def interact(
         order: With cumulative: least (important first), most, or every block once, as 13,10,14.
         random_orders: With cumulative: number of random orders that the order is compared with.
         permutations: With shapley: number of orders that are drawn.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
         items: Number of items per task, drawn with the seed; or all.
-        seed: Random seed: of the draw of items, of sampling, and of all else that is drawn.
-        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        temperature: Sampling temperature; 0 is greedy.
-        top_p: Nucleus (top-p) of sampling.
-        max_new_tokens: Maximum length of an answer in tokens; default: the task's own.
-        stop: Text that ends an answer, \\n for a line break; default: the task's own.
-        stop_loops: End an answer that repeats the same piece N times in a row (approximate; off by default).
-        thinking_tokens: Maximum length of the thinking in tokens; there it is closed, and the model answers. Default: no limit.
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        prompt_style, thinking, system, template_arguments, level, batch_size, device, seed, dtype, engine, temperature, top_p, max_new_tokens, stop, stop_loops, thinking_tokens, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> pairs = lesion.interact("bundled:llama-base", "primer:arithmetic", layers=[1, 3, 4], items=50)
@@ -836,18 +692,7 @@ def patch(
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
         position: Tokens to patch: earlier different, last different, next, between, last or all; by default each of these.
         seed: Random seed of the draw of items.
-        dtype: Data type of the weights: auto, float32, bfloat16 or float16.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        prompt_style: Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.
-        thinking: Whether a model thinks before it answers: on, off, or auto, the chat template's own way.
-        system: System prompt of a chat; default: the chat template's own.
-        template_arguments: Argument of the chat template: KEY=VALUE.
-        level: Confidence level of the intervals.
-        batch_size: Number of sequences decoded together, or auto.
-        device: Device: auto, cpu, cuda, cuda:1, …
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        dtype, engine, prompt_style, thinking, system, template_arguments, level, batch_size, device, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> result = lesion.patch("bundled:llama-base", "ioi", items=4)
@@ -872,9 +717,7 @@ def overlay(
         folders: Output folders of finished studies: ablate, drift, isolate, truncate.
         pairs: Pair of profiles that is tested, fixed beforehand, as parts of their labels: 'drop · gsm8k ~ density · mathneuro'. The correction is over these alone; default: all pairs of different studies.
         seed: Random seed of the permutation test (models of more than 8 blocks).
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> compared = lesion.overlay("layers", "drift", "isolation")
@@ -901,10 +744,7 @@ def compare(
         folders: Output folders of studies with answers (ablate, evaluate, isolate, truncate, tune), and logs: of inspect_ai (.eval, .json), lm-evaluation-harness and lmms-eval (samples_*.jsonl or their folder), Every Eval Ever, and JSON Lines or CSV with an item and a verdict or score a row. Each is compared with the first.
         labels: Name of a folder in tables and charts, one for each folder in their order; default: the folder's own.
         tasks: Task to compare; default: every task in common.
-        level: Confidence level of the intervals.
-        out: Folder of the study; what lies there already is not evaluated again. By default a temporary one, removed when Python ends.
-        progress: True shows a bar and notes, False nothing; by default a notebook and a terminal show them, a log does not.
-        watcher: Receives progress and notes in place of a bar (`lesion.Watcher`).
+        level, out, progress, watcher: as of `lesion.check`.
 
     Example:
         >>> compared = lesion.compare("base", "tuned")

@@ -23,7 +23,8 @@ from lesion.arguments import validated
 from lesion.bar import watching
 from lesion.core.fields import Also, OneOrSeveral
 from lesion.core.method import Method
-from lesion.core.options import Option
+from lesion.core.options import Option, options_of
+from lesion.core.study_file import Questions
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Compose, Single
@@ -180,6 +181,8 @@ COMMON = {
     "watcher": ("Watcher | None", "Receives progress and notes in place of a bar (`lesion.Watcher`)."),
 }
 """Arguments that are no options of a study, each with its type and meaning; their default is None."""
+TELLS_ALL = "check"
+"""The function whose docstring says what the options mean that studies share."""
 _LAST = ("None", "Sequence", "Mapping")
 ENGINE = "`transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs."
 PLACES = {
@@ -282,10 +285,16 @@ def documented(method: Method[Any]) -> str:
         name: text for name, (_, text) in COMMON.items()
     }
     meaning |= {"model": "A source for `load`, or a loaded model" + ("; or a list of these." if several else ".")}
+    known = {option.python: option.help for option in options_of(Questions) if option.name not in ("task", "items")}
+    told_elsewhere = {name for name, text in known.items() if meaning.get(name) == text} | COMMON.keys()
+    told_elsewhere = set() if method.command == TELLS_ALL else told_elsewhere
     meaning |= {"engine": ENGINE}
-    arguments = [f"    {each.name}: {meaning[each.name]}" for each in parameters(method)]
-    before, head, rest = method.python.strip().partition("Example:")
-    parts = [method.help, before.strip(), "\n".join(["Args:", *arguments]), head + rest]
+    names = [each.name for each in parameters(method)]
+    arguments = [f"    {name}: {meaning[name]}" for name in names if name not in told_elsewhere]
+    if rest := [name for name in names if name in told_elsewhere]:
+        arguments.append(f"    {', '.join(rest)}: as of `lesion.{TELLS_ALL}`.")
+    before, head, after = method.python.strip().partition("Example:")
+    parts = [method.help, before.strip(), "\n".join(["Args:", *arguments]), head + after]
     return "\n\n".join(part for part in parts if part)
 
 
