@@ -10,7 +10,7 @@ from lesion.report import theme
 
 ROLES = (
     theme.PAPER, theme.INK, theme.SOFT, theme.LINE, theme.SHADE, theme.LOSS, theme.GAIN, theme.SHARE, *theme.TONES,
-    theme.BLACK, theme.WHITE, theme.FULL_INK, theme.FULL_PAPER,
+    theme.BLACK, theme.FULL_INK, theme.FULL_PAPER,
 )  # fmt: skip
 
 

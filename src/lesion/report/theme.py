@@ -14,9 +14,9 @@ from typing import Any
 STYLE_SHEET = Path(__file__).parent / "page.css"
 PAPER, INK, SOFT, LINE, SHADE = (f"var(--{name})" for name in ("paper", "ink", "soft", "line", "shade"))
 LOSS, GAIN, SHARE = (f"var(--{name})" for name in ("loss", "gain", "share"))
-BLACK, WHITE, FULL_INK, FULL_PAPER = (f"var(--{name})" for name in ("black", "white", "fullink", "fullpaper"))
-"""Of texts on colours that `INK` does not stand out from: the first two are the same on light and dark pages, the third
-is black and the fourth white on light pages, the other way round on dark ones."""
+BLACK, FULL_INK, FULL_PAPER = (f"var(--{name})" for name in ("black", "fullink", "fullpaper"))
+"""Of texts on colours that `INK` does not stand out from: the first is the same on light and dark pages, the second is
+black and the third white on light pages, the other way round on dark ones."""
 TONES = tuple(f"var(--t{index})" for index in range(8))
 """Colours of series, in order; distinguishable by readers with the common colour-vision deficiencies."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
@@ -83,60 +83,22 @@ def light() -> dict[str, str]:
     return _colours(STYLE_SHEET.read_text("utf-8"))
 
 
-@functools.cache
-def dark() -> dict[str, str]:
-    """The dark colours by name."""
-    return _colours(STYLE_SHEET.read_text("utf-8").partition("@media (prefers-color-scheme: dark)")[2])
-
-
 def _colours(sheet: str) -> dict[str, str]:
     return dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", sheet.partition(":root {")[2].partition("}")[0]))
 
 
-CONTRAST = 4.5
-"""Of a text with what it stands on, at least: WCAG 2.2, success criterion 1.4.3."""
+_UP_TO = {
+    LOSS: ((0.59, INK), (0.72, FULL_INK), (1.0, BLACK)),
+    GAIN: ((0.56, INK), (0.68, FULL_INK), (0.9, BLACK), (1.0, FULL_PAPER)),
+    SHARE: ((0.74, INK), (0.9, FULL_INK), (1.0, BLACK)),
+}
+"""The colour of a text on a colour by role that is laid over `SHADE`, with the strength up to which it can be read on
+light and on dark pages: with a contrast of 4.5 at least (WCAG 2.2, success criterion 1.4.3)."""
 
 
-@functools.cache
 def text_on(colour: str, strength: float) -> str:
-    """The colour of a text on a colour by role that is laid over `SHADE`: readable on light and on dark pages."""
-
-    def least(text: str) -> float:
-        return min(
-            contrast(colours[_name(text)], _blended(colours[_name(colour)], colours[_name(SHADE)], strength))
-            for colours in (light(), dark())
-        )
-
-    texts = (INK, FULL_INK, FULL_PAPER, BLACK, WHITE)
-    return next((text for text in texts if least(text) >= CONTRAST), max(texts, key=least))
-
-
-def contrast(first: str, second: str) -> float:
-    """The contrast of two colours (`#rrggbb`) as WCAG 2.2 defines it, from 1 to 21."""
-    low, high = sorted(map(_luminance, (first, second)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    """The relative luminance of a colour of sRGB."""
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in _parts(colour)]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def _blended(above: str, below: str, opacity: float) -> str:
-    """The colour that is seen where one lies over another."""
-    parts = zip(_parts(above), _parts(below), strict=True)
-    return "#" + "".join(f"{round(255 * (opacity * over + (1 - opacity) * under)):02x}" for over, under in parts)
-
-
-def _parts(colour: str) -> list[float]:
-    """Red, green and blue of `#rrggbb`, in 0…1."""
-    return [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-
-
-def _name(role: str) -> str:
-    """`soft` of `var(--soft)`."""
-    return role.removeprefix("var(--").removesuffix(")")
+    """The colour of a text on a colour by role of a strength in 0…1."""
+    return next(text for most, text in _UP_TO[colour] if strength <= most)
 
 
 def in_light(text: str) -> str:
