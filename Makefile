@@ -39,7 +39,7 @@ docs: $(READY)
 	@echo "open site/index.html"
 
 stubs: $(READY)
-	$(BIN)/python -m lesion.functions
+	$(BIN)/python docs/stubs.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

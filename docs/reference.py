@@ -6,7 +6,8 @@ import ast
 import inspect
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args
@@ -18,7 +19,7 @@ from lesion.cli.main import _command
 from lesion.core.method import Method
 from lesion.core.options import options_of, schema
 from lesion.registry import methods
-from lesion.report.claims import RULES, Rule
+from lesion.report.claims import RULES
 from lesion.report.rows import Row, columns_of
 from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.catalogue import NAMES
@@ -366,12 +367,37 @@ def _attributes(value: type[BaseModel]) -> dict[str, str]:
 # Claims
 
 
+@dataclass(frozen=True)
+class Rule:
+    """A rule as its docstring tells it.
+
+    Attributes:
+        about: what it is about: the first line.
+        says: what it can say, an outcome each, with its numbers left open (`Block L is critical for A.`).
+        needs: the test, and its threshold, that must be there before it says so.
+        module: where it is.
+    """
+
+    about: str
+    says: tuple[str, ...]
+    needs: str
+    module: str
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Rule:
+        """The rule of a function that is decorated as one."""
+        about, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\nSays: ")
+        says, needs = (" ".join(text.split()) for text in rest.partition("\nNeeds: ")[::2])
+        outcomes = tuple(filter(None, says.split(" | ")))
+        return cls(about.partition("\n")[0], outcomes, needs, function.__module__)
+
+
 def rules() -> dict[str, list[Rule]]:
     """Every rule by which a page says something, by kind of study."""
     for method in _methods().values():
         method.result_class()  # reads the modules in which its rules are
     found: dict[str, list[Rule]] = {}
-    for each in RULES.values():
+    for each in map(Rule.of, RULES.values()):
         package, *rooms = each.module.split(".")
         if package in OWN:
             found.setdefault(rooms[1] if rooms[0] == "studies" else rooms[0], []).append(each)
@@ -393,7 +419,7 @@ def claims() -> str:
         rows = []
         for each in own:
             says = "<br>".join(map(_outcome, each.says))
-            rows.append([f"**{_escaped(each.about or each.name)}**", says, _escaped(each.needs)])
+            rows.append([f"**{_escaped(each.about)}**", says, _escaped(each.needs)])
         text.append(table(["about", "can say", "needs"], rows))
     return "\n".join(text)
 

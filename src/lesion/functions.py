@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from lesion.core.functions import function_of, stub
+from lesion.core.functions import function_of
 from lesion.core.method import Method
 from lesion.registry import methods
 
@@ -25,13 +24,3 @@ def __getattr__(name: str) -> Callable[..., Any]:
     function = function_of(method)
     function.__module__ = __name__
     return function
-
-
-def stub_text() -> str:
-    """What editors and type checkers read of this package's functions: `functions.pyi`."""
-    ours = {name: method for name, method in _named().items() if method.study.__module__.startswith("lesion.studies.")}
-    return stub(str(__doc__), ours)
-
-
-if __name__ == "__main__":
-    Path(__file__).with_suffix(".pyi").write_text(stub_text(), encoding="utf-8")

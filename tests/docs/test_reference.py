@@ -65,13 +65,29 @@ def test_every_column_of_a_table_is_listed_with_its_heading(pages):
                 assert re.search(rf"\| `{shown.name}` \|[^\n]*`{re.escape(shown.key)}`", text), (row, shown.name)
 
 
+def test_a_rule_says_in_its_docstring_what_it_can_say_and_what_it_needs():
+    def some_block_matters():
+        """Which block matters.
+
+        Says: Block L matters. | No block is
+        shown to matter.
+        Needs: a drop
+        """
+
+    read = reference.Rule.of(some_block_matters)
+    assert read.says == ("Block L matters.", "No block is shown to matter.")
+    assert (read.about, read.needs) == ("Which block matters.", "a drop")
+
+
 def test_every_claim_is_listed_with_its_outcomes_and_what_it_needs(pages):
     text = pages["explanation/claims.md"]
     listed = [each for own in reference.rules().values() for each in own]
     assert {each.module.split(".")[2] for each in listed} >= {"ablation", "interaction", "overlay", "patching"}
     for each in listed:
-        assert each.about, each.name
-        assert each.says, each.name
+        assert each.about, each
+        assert each.needs, each
+        assert each.says, each
+        assert len(set(each.says)) == len(each.says), each
         line = next(line for line in text.splitlines() if reference._cell(reference._escaped(each.needs)) in line)
         assert (
             all(reference._cell(reference._outcome(said)) in line for said in each.says) or text.count(each.needs) > 1

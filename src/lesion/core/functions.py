@@ -1,7 +1,8 @@
 """Functions of Python made from methods: options, defaults and meanings are those that the study declares.
 
-`lesion.functions` has those of all methods; editors and type checkers read `functions.pyi` beside it, which `stub`
-writes from the same declarations. Types are text, as a person would write them: `str | Task | Sequence[str | Task]`.
+`lesion.functions` has those of all methods; editors and type checkers read `functions.pyi` beside it, which
+`docs/stubs.py` writes from the same declarations. Types are text, as a person would write them:
+`str | Task | Sequence[str | Task]`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -296,36 +296,3 @@ def documented(method: Method[Any]) -> str:
     before, head, after = method.python.strip().partition("Example:")
     parts = [method.help, before.strip(), "\n".join(["Args:", *arguments]), head + after]
     return "\n\n".join(part for part in parts if part)
-
-
-def stub(title: str, functions: dict[str, Method[Any]]) -> str:
-    """The text of the `.pyi` file of a module with the functions of methods."""
-    imports = set(PLACES.items())
-    text = []
-    for name, method in functions.items():
-        for option in method.options:
-            imports |= set(places(option.annotation, option.metadata))
-        module, _, result = method.result.partition(":")
-        imports.add((result, module))
-        text += [f"def {name}(", *_lines(parameters(method)), f") -> {result}:"]
-        docstring = documented(method).replace("\\", "\\\\")
-        text += [textwrap.indent(f'"""{docstring}\n"""', "    ", lambda line: bool(line.strip())), ""]
-    body = "\n".join(text)
-    modules: dict[str, list[str]] = {}
-    for name, module in sorted(imports, key=lambda each: each[::-1]):
-        modules.setdefault(module, []).append(name)
-    lines = [f"from {module} import {', '.join(names)}" for module, names in modules.items()]
-    return f'# ruff: noqa\n# fmt: off\n"""{title}"""\n\n' + "\n".join(lines) + "\n\n" + body
-
-
-def _lines(made: Sequence[inspect.Parameter]) -> Iterator[str]:
-    """The parameters as they stand in a definition, one a line."""
-    star = False
-    for each in made:
-        if each.kind is KINDS.KEYWORD_ONLY and not star:
-            star = True
-            yield "    *,"
-        star = star or each.kind is KINDS.VAR_POSITIONAL
-        mark = "*" if each.kind is KINDS.VAR_POSITIONAL else ""
-        value = "" if each.default is each.empty else f" = {each.default!r}"
-        yield f"    {mark}{each.name}: {each.annotation}{value},"

@@ -7,7 +7,6 @@ lists every rule, and a test builds rows for each of its outcomes.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, ParamSpec
@@ -48,26 +47,8 @@ class Claim:
         return f"{self.subject}: {' '.join(self.sentences)}" if self.subject else " ".join(self.sentences)
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A rule as the documentation lists it.
-
-    Attributes:
-        name: of the function, in words.
-        says: what it can say, an outcome each, with its numbers left open (`Block L is critical for A.`).
-        needs: the test, and its threshold, that must be there before it says so.
-        module: where it is.
-        about: what it is about: the first line of its docstring.
-    """
-
-    name: str
-    says: tuple[str, ...]
-    needs: str
-    module: str
-    about: str = ""
-
-
-RULES: dict[str, Rule] = {}
+RULES: dict[str, Callable[..., Iterable[Claim]]] = {}
+"""Every rule, by its module and name, as it was written: `docs/reference.py` reads its docstring."""
 
 
 def rule(function: Callable[P, Iterable[Claim]]) -> Callable[P, tuple[Claim, ...]]:
@@ -77,11 +58,7 @@ def rule(function: Callable[P, Iterable[Claim]]) -> Callable[P, tuple[Claim, ...
     (`Needs:`).
     """
     name = function.__name__.replace("_", " ")
-    about, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\nSays: ")
-    says, needs = (" ".join(text.split()) for text in rest.partition("\nNeeds: ")[::2])
-    outcomes = tuple(filter(None, says.split(" | ")))
-    key = f"{function.__module__}:{name}"
-    RULES[key] = Rule(name, outcomes, needs, function.__module__, about.partition("\n")[0])
+    RULES[f"{function.__module__}:{name}"] = function
 
     @functools.wraps(function)
     def make(*arguments: P.args, **named: P.kwargs) -> tuple[Claim, ...]:
