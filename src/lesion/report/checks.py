@@ -15,7 +15,7 @@ from lesion.tasks.given import HEAD as GIVEN
 FEW = 10
 """Fewer items than these are said to be few."""
 GAIN = 6
-"""So many items have to be repaired, and none broken, for one gain to be significant: 2 / 2⁶ ≤ .05."""
+"""So many items have to be repaired, and none broken, for one gain to be significant (2 / 2⁶ ≤ .05), or the reverse."""
 
 
 def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Iterator[Check]:
@@ -26,15 +26,20 @@ def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Itera
             items there are.
     """
     tasks = list(measured)
-    low = [name for name, accuracy, guessing, _ in tasks if accuracy is not None and accuracy <= guessing]
-    full = [name for name, accuracy, _, items in tasks if accuracy is not None and (1 - accuracy) * items < GAIN - 0.5]
     few = [name for name, _, _, items in tasks if items < FEW]
+    known = [(name, accuracy, guessing, items) for name, accuracy, guessing, items in tasks if accuracy is not None]
+    low = [name for name, accuracy, guessing, _ in known if accuracy <= guessing]
+    above = [(name, accuracy * items, (1 - accuracy) * items) for name, accuracy, _, items in known if name not in low]
+    poor = [name for name, right, _ in above if right < GAIN - 0.5]
+    full = [name for name, _, wrong in above if wrong < GAIN - 0.5 and name not in poor]
     if low:
         yield Check("bad", f"No better than guessing, so no loss can be seen: {wording.listed(low)}.")
+    if poor:
+        yield Check("bad", f"Fewer than {GAIN} items are right, so that no loss can show: {wording.listed(poor)}.")
     if full:
         text = f"Fewer than {GAIN} items are wrong, so that losses can show and no gain: {wording.listed(full)}."
         yield Check("good", text)
-    if not low and not full and any(accuracy is not None for _, accuracy, _, _ in tasks):
+    if known and not (low or poor or full):
         yield Check(
             "good", "The unedited model is right on some items and wrong on others, so that losses and gains can show."
         )

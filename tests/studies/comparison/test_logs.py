@@ -101,6 +101,25 @@ def test_folders_of_the_harness_are_read_with_their_metric_and_filter():
     assert "sums: of the filters strict and lower, strict is compared." in notes
 
 
+def test_metrics_of_which_less_is_better_are_compared_as_such_and_only_where_there_is_no_other(tmp_path):
+    def written(name: str, mean: float) -> Path:
+        place = tmp_path / name
+        place.mkdir()
+        for task, metrics in (("speech", ["wer"]), ("words", ["perplexity", "acc"])):
+            rows = [
+                {"doc_id": i, "target": "t", "filtered_resps": [], **dict.fromkeys(metrics, mean)} for i in range(9)
+            ]
+            write_jsonl(place / f"samples_{task}_2026-01-01T00-00-00.1.jsonl", rows)
+        rising = {"speech": {"wer": False}, "words": {"perplexity": False, "acc": True}}
+        about = {"model_name": name, "higher_is_better": rising}
+        (place / "results_2026-01-01T00-00-00.1.json").write_text(json.dumps(about))
+        return place
+
+    summary = lesion.compare(written("a", 0.5), written("b", 0.25)).summary
+    assert {cell.task: cell.difference.value for cell in summary.pairs[0].cells} == {"speech": 0.25, "words": -0.25}
+    assert "words: of the metrics acc and perplexity, acc is compared." in summary.notes
+
+
 def test_logs_of_two_programs_are_matched_by_the_question_and_said_to_be_judged_otherwise():
     samples = next((LOGS / "base").rglob("samples_sums_*"))
     result = lesion.compare(LOGS / "a.eval", samples)
@@ -248,6 +267,9 @@ def test_damaged_and_mismatched_logs_are_refused_with_what_to_do(tmp_path):
         write_jsonl(tmp_path / "unscored.jsonl", [{"id": 1, "score": None}]): "no answer has a score",
         wide(tmp_path / "wide.csv"): "more fields than its first line",
         write_jsonl(tmp_path / "blank.jsonl", [{"id": "", "correct": 1}]): "row 1: there is no id",
+        write_jsonl(
+            tmp_path / "restarts.jsonl", [{"id": i, "subject": s, "correct": 1} for s in "ab" for i in range(3)]
+        ): "id 0 stands for several questions; give every question an id of its own",
         plain(tmp_path / "others.jsonl", {"q1": True}): "have no item of a task in common",
         plain(tmp_path / "products.jsonl", {"q1": True}, task="products"): "a has sums .*products",
     }  # fmt: skip
@@ -289,6 +311,12 @@ def test_items_are_matched_by_question_where_that_pairs_more_of_them(tmp_path):
     a, b = (write_jsonl(tmp_path / f"{name}.jsonl", each) for name, each in (("a", rows), ("b", turned)))
     found = cell(lesion.compare(a, b))
     assert (found.items, found.counts.changed) == (20, 0)
+
+
+def test_of_two_answers_in_a_row_the_one_that_is_called_so_is_the_right_one(tmp_path):
+    rows = [{"question": f"{i} + 1?", "answer": i + 1, "prediction": 2, "correct": i == 1} for i in range(8)]
+    items = lesion.compare(*(write_jsonl(tmp_path / f"{name}.jsonl", rows) for name in "ab")).items
+    assert (items["gold"][3], items["answer_a"][3]) == ("4", "2")
 
 
 def test_verdicts_are_not_compared_with_scores_on_another_scale(tmp_path):
@@ -360,17 +388,17 @@ def test_of_a_last_side_of_several_models_every_one_is_judged(tmp_path):
     assert code(["compare", str(a), str(both), "--json", "--fail-if", "worse"]) == 3
 
 
-def test_a_list_of_objects_and_semicolons_are_read_as_lines_and_commas_are(tmp_path):
+def test_a_list_of_objects_semicolons_and_tabs_are_read_as_lines_and_commas_are(tmp_path):
     verdicts = {f"q{i}": i % 3 > 0 for i in range(30)}
     lines = plain(tmp_path / "lines.jsonl", dict.fromkeys(verdicts, True))
     rows = [{"id": item, "correct": verdict} for item, verdict in verdicts.items()]
     (tmp_path / "list.json").write_text(json.dumps(rows, indent=1))
-    for name, separator in (("comma", ","), ("semicolon", ";")):
+    for name, separator in (("comma", ","), ("semicolon", ";"), ("tab", "\t")):
         text = "".join(f"{item}{separator}{int(verdict)}\n" for item, verdict in verdicts.items())
         (tmp_path / f"{name}.csv").write_text(f"id{separator}correct\n{text}")
-    places = [tmp_path / name for name in ("list.json", "comma.csv", "semicolon.csv")]
+    places = [tmp_path / name for name in ("list.json", "comma.csv", "semicolon.csv", "tab.csv")]
     pairs = lesion.compare(lines, *places).summary.pairs
-    assert [pair.cells[0].counts.lost for pair in pairs] == [10, 10, 10]
+    assert [pair.cells[0].counts.lost for pair in pairs] == [10, 10, 10, 10]
     (tmp_path / "list.json").write_text("[[1, 2]]")
     with pytest.raises(UsageError, match="list of something else than objects"):
         lesion.compare(lines, tmp_path / "list.json")

@@ -128,6 +128,12 @@ def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple
     missing = int(rows["value"].isna().sum())
     if missing == len(rows):
         raise UsageError(f"{file}, {task}: no answer has a score; score the log first, such as with `inspect score`.")
+    several = rows.groupby("item", sort=False)[["question", "group"]].nunique().max(axis=1) > 1
+    if several.any():
+        raise UsageError(
+            f"{file}, {task}: the id {short(str(several.idxmax()), 60)} stands for several questions; give every"
+            " question an id of its own, such as with the name of its group."
+        )
     share = rows["value"].notna().groupby(rows["item"], sort=False).mean()
     if missing:
         notes.append(f"{file}, {task}: {wording.counted(missing, 'answer')} without a score left out.")
@@ -195,7 +201,7 @@ def _read(path: Path) -> Log:
 def _table(path: Path) -> dict[str, list[Any]]:
     text = io.StringIO(files.read_text(path))
     head = text.getvalue().partition("\n")[0]
-    separator = "\t" if path.suffix == ".tsv" else ";" if ";" in head and "," not in head else ","
+    separator = "\t" if path.suffix == ".tsv" else next((mark for mark in ",;\t" if mark in head), ",")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # of fields that it would leave out
@@ -319,8 +325,12 @@ def _harness(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     metrics = [key for key in metrics if _value(_inner(first.get(key))) is not None]
     if not metrics:
         raise UsageError(f"{path} has no metric that is a number for each item; compare a task that has one.")
-    told, settings = _harness_model(path, named), ""
+    results, settings = _results(path, named), ""
+    told = str(results.get("model_name") or results.get("model_name_sanitized") or "")
     model = told or path.absolute().parent.name
+    rising = (results.get("higher_is_better") or {}).get(task) or {}
+    metrics.sort(key=lambda metric: rising.get(metric) is False)
+    sign = -1 if rising.get(metrics[0]) is False else 1
     entries = []
     for row in rows:
         if str(row.get("filter", "none")) != filters[0]:
@@ -338,20 +348,23 @@ def _harness(path: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
             question = json.dumps(doc, sort_keys=True, ensure_ascii=False) if doc else str(row.get("input", ""))
         gold, prompt = _text(row.get("target")), str(row.get("prompt_hash") or "")
         value = _value(_inner(row.get(metrics[0])))
+        value = None if value is None else sign * value
         entries.append(Entry(model, task, item, question, gold, _group(doc), text, text, value, prompt))
     notes = [*_chosen(task, "metrics", metrics), *_chosen(task, "filters", filters)]
-    return Log(entries, notes, "lm_eval", f"{metrics[0]} ({filters[0]})", settings, named=bool(told))
+    if sign < 0:
+        notes.append(f"{task}: of {metrics[0]} less is better; scores are compared with a minus before them.")
+    return Log(entries, notes, "lm_eval", f"{'−' * (sign < 0)}{metrics[0]} ({filters[0]})", settings, named=bool(told))
 
 
-def _harness_model(path: Path, named: re.Match[str] | None) -> str:
-    """The model by the results that were written with the samples; empty where none are there."""
+def _results(path: Path, named: re.Match[str] | None) -> dict[str, Any]:
+    """The results that were written with the samples, of a named model; empty where none are there."""
     date = (named["date"] or named["before"]) if named else None
     for results in sorted(path.parent.glob("*results*.json")):
         if date is not None and date in results.name:
             about = files.read_object(results)
-            if name := about.get("model_name") or about.get("model_name_sanitized"):
-                return str(name)
-    return ""
+            if about.get("model_name") or about.get("model_name_sanitized"):
+                return about
+    return {}
 
 
 def _every_eval_ever(rows: Sequence[Mapping[str, Any]]) -> Log:
@@ -384,12 +397,16 @@ def _every_eval_ever(rows: Sequence[Mapping[str, Any]]) -> Log:
 
 
 def _plain(path: Path, table: Mapping[str, list[Any]]) -> Log:
+    """A table with a row an item; `answer` is the right one where there is none by another name, but two answers."""
     if not any(table.values()):
         raise UsageError(f"{path} is empty; {AGAIN}.")
     names = {str(key).strip().lower(): key for key in table}
     found = {
         field: next((names[name] for name in known if name in names), None) for field, known in _COLUMNS.items()
     }  # fmt: skip
+    others = [names[name] for name in _COLUMNS["text"] if name in names]
+    if found["gold"] is None and len(others) > 1 and str(others[0]).strip().lower() == "answer":
+        found["gold"], found["text"] = others[:2]
     for what, fields in (("item", ("item", "question")), ("value", ("value",))):
         if all(found[field] is None for field in fields):
             known = wording.listed([name for field in fields for name in _COLUMNS[field]][:6])
