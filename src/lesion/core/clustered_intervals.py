@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lesion.report import wording
 from lesion.report.rows import Row, column
 from lesion.report.values import POINTS, Estimate, Value
+from lesion.tasks.item_clusters import COPIED, OWN
 
 if TYPE_CHECKING:  # needs numpy, as whoever has differences does
     import numpy as np
@@ -20,8 +21,6 @@ MATERIAL = 1.1
 """Half of the intervals have to be so many times as wide over clusters as over items to be worth a sentence."""
 FEWEST = 5
 """With fewer clusters an interval over them says hardly anything: Student's quantile is 3.2 and more."""
-OWN = "group"
-"""What items of one group share in a file of somebody's own questions, as far as its name says."""
 COLUMNS = ("drop_low_clustered", "drop_high_clustered", "design_effect", "clusters")
 C = TypeVar("C", bound="OverClusters")
 
@@ -59,6 +58,11 @@ class Sharing(Value):
     what: str
     clusters: int
 
+    @property
+    def copied(self) -> bool:
+        """Whether what some items share is their question."""
+        return self.what == COPIED
+
     @classmethod
     def of(cls, shared: Shared | None) -> Sharing | None:
         """What items share, as results keep it."""
@@ -79,6 +83,13 @@ def widened(task: str, items: int, shared: Sharing | None, known: Mapping[str, O
     if shared is None:
         return None
     several = wording.counted(shared.clusters, shared.what)
+    if shared.copied:
+        if items < MATERIAL * shared.clusters:
+            return None
+        return (
+            f"The {items:,} items of {task} ask only {several}, and every copy counts as an item: verdicts and"
+            " intervals are surer than they should be. Leave the copies out."
+        )
     if shared.what == OWN and shared.clusters < FEWEST:
         return None  # labels rather than clusters, as far as anybody can tell
     if shared.clusters == 1:
@@ -116,7 +127,7 @@ def changes(
 ) -> str | None:
     """As `widened`, with the changes that differ from 0 over items and not over clusters: name, change, interval."""
     text = widened(task, items, shared, {name: of for name, _, of in measured})
-    if text is None or shared is None or not measured or shared.clusters < FEWEST:
+    if text is None or shared is None or not measured or shared.clusters < FEWEST or shared.copied:
         return text
     doubtful = [
         (f"{name} as a change", of, 0.0, "no change")

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+OWN = "group"
+"""What items of one group share in a file of somebody's own questions, as far as its name says."""
+
+COPIED = "question"
+"""What items share that ask the same."""
+
+
 @dataclass(frozen=True)
 class Shared:
     """What items of a task share.
@@ -62,6 +69,8 @@ def shared(task: str, items: pd.DataFrame) -> Shared | None:
         return None
     texts = (items[column].fillna("").astype(str).to_list() for column in ("question", "gold", "group"))
     clusters = tuple(cluster(*each) for each in zip(*texts, strict=True))
+    if what == OWN and not any(clusters) and items["question"].duplicated().any():
+        return Shared(COPIED, tuple(items["question"]))
     return Shared(what, clusters) if any(clusters) else None
 
 
@@ -74,7 +83,7 @@ def _rule(name: str) -> tuple[str, Callable[[str, str, str], str]]:
     if bare == "primer:atlas":
         return "relation", _group
     if head in ("jsonl", GIVEN) or is_question_file(bare):
-        return "group", _group
+        return OWN, _group
     return "", _group
 
 

@@ -273,7 +273,9 @@ def over_clusters(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Cla
     for task in evaluation.tasks:
         cells = [cell for cell in task.cells if cell.edit in tried and cell.clustered is not None]
         known = [(evaluation.name_of(cell.edit), cell.change, cell.clustered) for cell in cells if cell.clustered]
-        if known and (text := clustered_intervals.changes(task.name, task.items, task.shared, known)):
+        if not known and not (task.shared and task.shared.copied):
+            continue
+        if text := clustered_intervals.changes(task.name, task.items, task.shared, known):
             yield Claim((text,), tuple(line for line in lines if line[0].task == task.name and line[0].tried))
 
 

@@ -55,8 +55,9 @@ def over_clusters(material: Material) -> Iterable[Claim]:
     """Whether verdicts stand if templates, relations or subjects were drawn, not items.
 
     Says: Items of A share n templates; over these, intervals of drops are up to w times as wide. | Over templates the
-    verdict would not stand for block L.
-    Needs: at least 5 clusters, and intervals over them at least 1.1 times as wide as over items
+    verdict would not stand for block L. | The items ask only n questions, and every copy counts as an item.
+    Needs: at least 5 clusters, and intervals over them at least 1.1 times as wide as over items; of copies, 1.1 times
+    as many items as questions
     """
     models: dict[tuple[str, ...], list[str]] = {}
     for own in alike((curve for curve in material.curves if not curve.stopped), "model", "task"):
@@ -67,12 +68,13 @@ def over_clusters(material: Material) -> Iterable[Claim]:
         if text is None:
             continue
         sentences = [text]
-        if result.shared and intervals and result.shared.clusters >= clustered_intervals.FEWEST:
+        of = result.shared
+        if of and intervals and of.clusters >= clustered_intervals.FEWEST and not of.copied:
             doubts = [doubt for curve in own for doubt in _doubts(curve)]
-            sentences.append(clustered_intervals.verdicts(result.shared.what, doubts))
+            sentences.append(clustered_intervals.verdicts(of.what, doubts))
         models.setdefault(tuple(sentences), []).append(own[0].model)
-    for claimed, of in models.items():
-        yield Claim(claimed, subject=material.among(of[0]) * (len(of) == 1))
+    for claimed, names in models.items():
+        yield Claim(claimed, subject=material.among(names[0]) * (len(names) == 1))
 
 
 def _doubts(curve: Curve) -> Iterator[tuple[str, OverClusters, float, str]]:
