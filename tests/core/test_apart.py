@@ -3,7 +3,7 @@
 import pytest
 
 from commandline import write
-from lesion.core.apart import Used, draw_apart
+from lesion.core.apart import Used, chosen_and_tested, draw_apart
 from lesion.core.study_file import Questions
 from lesion.errors import UsageError
 from lesion.studies.isolation.run import draw_items
@@ -11,6 +11,7 @@ from lesion.studies.isolation.selections import draw_texts
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.tasks.catalogue import calibration_items, draw, find
 from lesion.tasks.item_clusters import shown, value
+from lesion.tasks.task import Item
 from tiny import model
 
 TASK = "arithmetic:add?shots=2&sets=4"
@@ -33,6 +34,16 @@ def test_no_value_is_shared_with_what_the_other_study_asks_or_solves_in_its_prom
         unkept = draw_apart(alone, choice, task)
         assert values & {value(choice.name, item) for item in unkept}
         assert items == [item for item in unkept if value(choice.name, item) not in values][:800]
+
+
+@pytest.mark.parametrize(
+    ("task", "questions"),
+    [("arithmetic:add", ["12 + 34 =", "1 + 2 =", "34 + 12 =", "5 + 6 ="]), ("q.jsonl", ["A b?", "c?", "a  B?", "d?"])],
+)
+def test_what_chose_an_edit_does_not_test_it_in_another_order_case_or_copy(task, questions):
+    items = [Item(str(place), question, "") for place, question in enumerate(questions)]
+    assert chosen_and_tested(task, items, 0.5) == ([0, 1], [3])
+    assert chosen_and_tested(task, items[:1] * 4, 0.5) == ([0, 1], [])
 
 
 def test_a_study_with_nothing_left_to_draw_or_without_tasks_is_refused(tmp_path):

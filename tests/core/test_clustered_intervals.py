@@ -32,6 +32,12 @@ def test_why_there_is_no_interval_is_said():
     assert "too few" in plain(widened("facts", 9, Sharing(what="relation", clusters=4), known))
 
 
+def test_copies_are_named_without_an_interval_and_a_single_one_is_not():
+    text = plain(widened("a.jsonl", 30, Sharing(what="question", clusters=6), {}))
+    assert text.startswith("The 30 items of a.jsonl ask only 6 questions")
+    assert widened("a.jsonl", 30, Sharing(what="question", clusters=29), {}) is None
+
+
 def test_nothing_is_said_where_nothing_widens_or_groups_may_be_labels():
     assert widened("facts", 90, Sharing(what="relation", clusters=9), {"block 1": over(0, 1, 1.05)}) is None
     assert widened("a.jsonl", 90, Sharing(what="group", clusters=3), {"block 1": over(0, 1, 3)}) is None

@@ -47,3 +47,5 @@ def test_groups_of_a_file_are_clusters_as_far_as_there_are_any():
     found = shared("mine.jsonl", rows)
     assert (found.what, found.clusters, found.count) == ("group", ("x", "x", ""), 2)
     assert shared("mine.jsonl", rows.assign(group="")) is None
+    copies = shared("mine.jsonl", rows.assign(group="", question=["a", "b", "a"]))
+    assert (copies.what, copies.count) == ("question", 2)

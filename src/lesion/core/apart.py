@@ -6,7 +6,7 @@ What another study keeps apart from, and the texts on which its edits are calibr
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -65,9 +65,16 @@ def calibrated_on(edits: Iterable[Edit]) -> Used:
     return Used.make(texts)
 
 
-def validation_count(share: float, items: int) -> int:
-    """How many of at least two items an edit is chosen on, so that neither these nor the others are none."""
-    return min(max(1, math.ceil(share * items)), items - 1)
+def chosen_and_tested(task: str, items: Sequence[Item], share: float) -> tuple[list[int], list[int]]:
+    """The places of the items on which an edit is chosen, and of those on which it is tested.
+
+    At least two items stand in seeded order: the first of them choose. Of the others, those that ask what chose do not
+    test (34 + 12 is no test where 12 + 34 chose); there may be none left.
+    """
+    ahead = min(max(1, math.ceil(share * len(items))), len(items) - 1)
+    values = [value(task, item) for item in items]
+    seen = set(values[:ahead])
+    return list(range(ahead)), [place for place in range(ahead, len(items)) if values[place] not in seen]
 
 
 def draw_apart(

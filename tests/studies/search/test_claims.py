@@ -12,6 +12,7 @@ from lesion.studies.search.report import (
     SearchSummary,
     TaskSplit,
 )
+from lesion.studies.search.run import _verdict
 from lesion.studies.search.study import SearchStudy
 from lesion.studies.truncation.result import SearchedModel
 
@@ -162,3 +163,9 @@ def test_the_gain_on_the_items_that_chose_stands_beside_what_luck_gives():
         "On the items that chose it, blocks 3–5 twice (×0.5) gains +9.0 points; by luck alone the best of 16 candidates"
         " gains +6.0 points [+2.0, +10.0] (p .12)."
     )
+
+
+def test_of_a_task_with_no_more_to_lose_than_the_margin_it_is_not_said_that_it_loses_less():
+    nothing = estimate(0.0, -0.01, 0.01)
+    assert _verdict(nothing, 0.02, 0.5) == "no worse"
+    assert _verdict(nothing, 0.02, 0.0) == _verdict(nothing, 0.02, 0.02) == "cannot be told"

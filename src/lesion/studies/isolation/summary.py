@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
-from lesion.core.apart import validation_count
+from lesion.core.apart import chosen_and_tested
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import approximate, rates
 from lesion.core.store import Store
@@ -45,6 +45,7 @@ from lesion.studies.isolation.result import Isolation, IsolationSummary
 from lesion.studies.isolation.selections import FILE as STATISTICS
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.tasks.item_clusters import Shared, shared
+from lesion.tasks.task import Item
 
 RULE = (
     "Of all edits, the one with the highest accuracy on the skill's validation items; of several, the one that costs"
@@ -72,6 +73,7 @@ class _Task:
     by_edit: Mapping[str, _Answers]
     scored: bool
     shared: Shared | None
+    items: Sequence[Item]
 
     @property
     def baseline(self) -> _Answers:
@@ -83,7 +85,7 @@ class _Task:
             return perplexity(answers.scores, answers.tokens, self.level)
         return accuracy(answers.right, self.level)
 
-    def drop(self, edit: str, part: slice = slice(None)) -> Contrast:
+    def drop(self, edit: str, part: slice | list[int] = slice(None)) -> Contrast:
         """The drop in accuracy under an edit on a part of the items."""
         return paired_drop(self.baseline.right[part], self.by_edit[edit].right[part], self.level)
 
@@ -96,7 +98,8 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
     for name, kind in plan.tasks.items():
         own, scored = items[items["task"] == name], kind == "score"
         drawn, of_items = list(own["item"]), None if scored else shared(name, own)
-        task = _Task(name, plan.level, _complete(answers[answers["task"] == name], drawn), scored, of_items)
+        asked = [Item(*each, "") for each in zip(drawn, own.get("question", own["item"]), strict=True)]
+        task = _Task(name, plan.level, _complete(answers[answers["task"] == name], drawn), scored, of_items, asked)
         if str(BASELINE) not in task.by_edit:
             notes.append(f"{plan.model} has not answered all items of {name} without an edit yet.")
             continue
@@ -113,8 +116,8 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
     choice = _choice(plan, complete)
     if plan.validation is not None and choice is None and len(complete) == len(plan.tasks):
         notes.append(
-            "No edit is chosen: that needs a task known to be the skill (--skill), two of its items, and an edit"
-            " answered in full."
+            "No edit is chosen: that needs a task known to be the skill (--skill), two of its items that ask different"
+            " things, and an edit answered in full."
         )
     return Evaluation(
         model=plan.model,
@@ -234,25 +237,25 @@ def _choice(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> ChosenEdit |
     if share is None or (tasks := _with_skill(plan, complete)) is None:
         return None
     skill, controls = tasks
-    sizes = {name: len(task.baseline.right) for name, task in complete.items()}
-    # One item is not two parts.
-    controls = [control for control in controls if sizes[control.name] > 1]
-    # Items stand in seeded order, so that the first of them are a random part. Neither part is empty.
-    ahead = {task.name: validation_count(share, sizes[task.name]) for task in (skill, *controls)}
+    several = [task for task in (skill, *controls) if len(task.items) > 1]  # one item is not two parts
+    parts = {task.name: chosen_and_tested(task.name, task.items, share) for task in several}
+    parts = {name: (first, test) for name, (first, test) in parts.items() if test}
+    controls = [control for control in controls if control.name in parts]
     candidates = [edit for edit in plan.tried if all(edit.edit in task.by_edit for task in (skill, *controls))]
-    if not candidates or sizes[skill.name] < 2:
+    if not candidates or skill.name not in parts:
         return None
 
     def validation(edit: EditedModel, task: _Task) -> Fraction:
         # Exact, so that a tie is one whatever the controls' numbers of items.
-        return Fraction(int(task.by_edit[edit.edit].right[: ahead[task.name]].sum()), ahead[task.name])
+        first, _ = parts[task.name]
+        return Fraction(int(task.by_edit[edit.edit].right[first].sum()), len(first))
 
     def order(edit: EditedModel) -> tuple[Fraction, Fraction, float, float]:
         kept = sum((validation(edit, task) for task in controls), Fraction(0))
         return validation(edit, skill), kept, -abs((edit.factor or 0.0) - 1), -edit.share
 
     chosen = max(candidates, key=order)
-    first, test = slice(ahead[skill.name]), slice(ahead[skill.name], None)
+    first, test = parts[skill.name]
     baseline, edited = skill.baseline.right, skill.by_edit[chosen.edit].right
     random = None
     if drawn := [answers.right[test] for answers in next(iter(_kinds(plan, skill, chosen).values()), [])]:
@@ -261,8 +264,8 @@ def _choice(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> ChosenEdit |
     return ChosenEdit(
         skill=skill.name,
         rule=RULE,
-        validation_items=ahead[skill.name],
-        test_items=len(baseline) - ahead[skill.name],
+        validation_items=len(first),
+        test_items=len(test),
         candidates=tuple(
             Candidate(
                 edit=edit.edit,
@@ -279,7 +282,7 @@ def _choice(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> ChosenEdit |
         gain=Estimate.dropped(baseline[test], edited[test], plan.level).negative,
         random=random,
         controls=tuple(
-            ControlDrop(task=task.name, drop=Estimate.of(task.drop(chosen.edit, slice(ahead[task.name], None))))
+            ControlDrop(task=task.name, drop=Estimate.of(task.drop(chosen.edit, parts[task.name][1])))
             for task in controls
         ),
     )

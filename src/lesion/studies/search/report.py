@@ -238,7 +238,7 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
     Says: With C left out, the model loses less than the margin on T. | With C left out, the model loses less than the
     margin on T, but more on K. | No run left out is shown to cost less than the margin on T.
     Needs: an interval on test items, corrected for the number of tests (Bonferroni), that lies above the loss of the
-    margin
+    margin, of which there is more above guessing
     """
     drops = [test for test in summary.tests if test.contest != BETTER and not test.control]
     for task in dict.fromkeys(test.task for test in drops):
@@ -263,7 +263,8 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
 
     Says: T is no worse with C: it loses less than the margin. | T is worse with C: it loses more than the margin. |
     Whether T loses the margin with C cannot be told.
-    Needs: an interval, corrected for the number of such tests (Bonferroni), that lies on one side of the margin's loss
+    Needs: an interval, corrected for the number of such tests (Bonferroni), that lies on one side of the margin's loss;
+    for no worse, more than the margin above guessing
     """
     for test in (test for test in summary.tests if test.control and test.verdict):
         margin, change = _margin(summary), f"{CHANGE.text(test.gain)}, {counted(test.items, 'item')}"

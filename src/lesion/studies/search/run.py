@@ -40,6 +40,7 @@ from lesion.studies.truncation.result import SearchedModel
 from lesion.studies.truncation.run import ONE_ANSWER, begun, leave_edit, refuse_unfit_items
 from lesion.studies.truncation.search import collapsed, screen_tasks, split
 from lesion.tasks.catalogue import find
+from lesion.tasks.wrapped import guessing
 
 
 def run_search(study: SearchStudy, run: Run) -> SearchResult:
@@ -221,18 +222,20 @@ def _test(search: Search, contest: Contest, candidate: Candidate, choice: TaskCh
     within = _has_margin(search, contest, choice)
     level = 1 - (1 - study.level) / ((margins if within else 1) * (search.earlier + 1))
     gain = Estimate.dropped(before.right, after.right, level).negative
+    room = float(before.right.mean()) - guessing({**search.tasks, **search.controls}[choice], items)
     return CandidateTest(
         task=choice.name, contest=contest.name, candidate=candidate.name,
         model=networks.name(candidate.order), edit=str(candidate.edit), control=choice in search.controls,
         items=len(items), baseline=float(before.right.mean()), accuracy=Estimate.of(accuracy(after.right, study.level)),
         gain=gain, gold_gain=Estimate.of(mean(after.gold - before.gold, study.level)),
-        verdict=_verdict(gain, study.margin / 100) if within else None, one_answer=collapsed(after, before)[2],
+        verdict=_verdict(gain, study.margin / 100, room) if within else None, one_answer=collapsed(after, before)[2],
     )  # fmt: skip
 
 
-def _verdict(gain: Estimate, margin: float) -> Verdict:
+def _verdict(gain: Estimate, margin: float, room: float) -> Verdict:
+    """Whether a loss lies within the margin; not where that is all that there is above guessing."""
     low, high = gain.low or 0.0, gain.high or 0.0
-    return "no worse" if low > -margin else "worse" if high < -margin else "cannot be told"
+    return "no worse" if low > -margin and room > margin else "worse" if high < -margin else "cannot be told"
 
 
 def _rivals(search: Search) -> Iterator[RandomCandidate]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
-from lesion.core.apart import validation_count
+from lesion.core.apart import chosen_and_tested
 from lesion.core.cached_answers import Answers, CachedAnswers, for_golds, gold_tasks, with_golds
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, Compose, Edit, Side, Truncate
@@ -26,7 +26,6 @@ from lesion.models.anatomy import Anatomy
 from lesion.studies.truncation import result
 from lesion.studies.truncation.result import TruncatedMatrix
 from lesion.studies.truncation.study import Objective, Screen, Sides, TruncationStudy
-from lesion.tasks.item_clusters import value
 from lesion.tasks.task import Item, Task
 
 ALL = "all"
@@ -109,19 +108,17 @@ class Split:
 
 
 def split(tasks: Mapping[TaskChoice, Task], drawn: Items, share: float) -> Split:
-    """The first of the drawn items, which stand in seeded order, are for validation; neither part is empty.
-
-    Of the others, those that ask what chose an edit do not test it, unless all do: 34 + 12 is no test where 12 + 34
-    chose.
-    """
+    """The items of every task on which an edit is chosen, and those on which it is tested; neither part is empty."""
     validation: dict[TaskChoice, Sequence[Item]] = {}
     test: dict[TaskChoice, Sequence[Item]] = {}
     for choice, items in drawn.items():
-        ahead = validation_count(share, len(items))
-        validation[choice] = items[:ahead]
-        seen = {value(choice.name, item) for item in items[:ahead]}
-        others = [item for item in items[ahead:] if value(choice.name, item) not in seen]
-        test[choice] = others or items[ahead:]
+        parts = chosen_and_tested(choice.name, items, share)
+        validation[choice], test[choice] = ([items[place] for place in part] for part in parts)
+        if not test[choice]:
+            raise UsageError(
+                f"All {len(items):,} items of {choice.name} ask what those ask that choose, so that none is left for a"
+                " test; give more questions."
+            )
     return Split(tasks, validation, test)
 
 
