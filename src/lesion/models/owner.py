@@ -181,7 +181,7 @@ def watch(model: Model) -> None:
     """Have every pass of a model's network looked at: whether it is under edits that are not its own."""
     trunk = model.anatomy.trunk(model.network)
     with _LOCK:
-        owner = _owner_of(model.network) or _Owner()
+        owner = _owner_of(model.network, idle=True) or _Owner()
         for module in (model.network, trunk, model.anatomy.blocks[0].module):
             _OWNERS[module] = owner
         owner.networks.add(model.network)
@@ -193,11 +193,16 @@ def watch(model: Model) -> None:
         model.network.register_state_dict_pre_hook(_refuse_saving)
 
 
-def _owner_of(network: nn.Module) -> _Owner | None:
-    """The owner of a network: one for all that share memory of weights, and that in use where they come to share it."""
+def _owner_of(network: nn.Module, *, idle: bool) -> _Owner | None:
+    """The owner of a network: one for all that share memory of weights, and that in use where they come to share it.
+
+    A network without an owner gets one that nobody uses now only where `idle`.
+    """
     own = _OWNERS.get(network)
+    least = len(own.holds) if own else -1 if idle else 0
     with _LOCK:
-        others = [(each, owner) for owner in {*_OWNERS.values()} - {own} for each in owner.networks]
+        used = [owner for owner in {*_OWNERS.values()} - {own} if len(owner.holds) > least]
+        others = [(each, owner) for owner in used for each in owner.networks]
     memory = _memory(network) if others else set()
     sharing = [owner for each, owner in others if not memory.isdisjoint(_memory(each))]
     return max([own, *sharing] if own else sharing, key=lambda owner: len(owner.holds), default=None)
@@ -283,7 +288,7 @@ def resting(model: Model, hold: Hold) -> Iterator[None]:
 
 def refuse_edited(network: nn.Module, name: str, what: str) -> None:
     """Refuse what would be stored under the name and the fingerprint of the unedited model."""
-    owner = _owner_of(network)
+    owner = _owner_of(network, idle=False)
     if owner is not None and owner.edits:
         raise UsageError(
             f"{name} has an edit in force, and {what} would go by the name of the model without it: leave"
