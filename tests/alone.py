@@ -44,9 +44,13 @@ def prompts(count: int, longest: int = 12, seed: int = 0, shortest: int = 1) -> 
 
 def forward(model: Model, tokens: Sequence[int], edit: Edit = BASELINE) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """Logits [length, vocabulary], and keys and values [heads, length, size] per layer, of one plain pass."""
-    # Without the configuration, also sliding layers keep every key.
-    cache = DynamicCache()
-    with applied(model, edit), torch.inference_mode():
+    with applied(model, edit):
+        return _forward(model, tokens)
+
+
+def _forward(model: Model, tokens: Sequence[int]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    cache = DynamicCache()  # without the configuration, also sliding layers keep every key
+    with torch.inference_mode():
         output = model.network(torch.tensor([list(tokens)]), past_key_values=cache, use_cache=True)
     return output.logits[0], [layer.keys[0] for layer in cache.layers], [layer.values[0] for layer in cache.layers]
 
@@ -62,8 +66,13 @@ def greedy(model: Model, prompt: Sequence[int], edit: Edit, limit: int, guess: S
     A guess changes no token. As far as it is right, one pass over it has the logits of every step: those behind a token
     depend on no later one.
     """
+    with applied(model, edit):
+        return _greedy(model, prompt, limit, guess)
+
+
+def _greedy(model: Model, prompt: Sequence[int], limit: int, guess: Sequence[int]) -> tuple[int, ...]:
     said: list[int] = []
-    with applied(model, edit), torch.inference_mode():
+    with torch.inference_mode():
         while len(said) < limit and not (said and said[-1] in ends(model)):
             ahead = list(guess[len(said) :])
             logits = model.network(input_ids=torch.tensor([[*prompt, *said, *ahead[:-1]]]), use_cache=False).logits
@@ -128,6 +137,11 @@ def drawn(
     model: Model, prompt: Sequence[int], edit: Edit, decoding: Decoding, guess: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Sampled decoding with the noise of the prompt; a guess saves passes as in `greedy`, and changes no token."""
+    with applied(model, edit):
+        return _drawn(model, prompt, decoding, guess)
+
+
+def _drawn(model: Model, prompt: Sequence[int], decoding: Decoding, guess: Sequence[int]) -> tuple[int, ...]:
     said: list[int] = []
     key = noise_key(decoding.seed, prompt)
 
@@ -137,7 +151,7 @@ def drawn(
 
     while len(said) < decoding.max_new_tokens and not (said and said[-1] in ends(model)):
         ahead = list(guess[len(said) :])
-        with applied(model, edit), torch.inference_mode():
+        with torch.inference_mode():
             logits = model.network(torch.tensor([[*prompt, *said, *ahead[:-1]]]), use_cache=False).logits[0]
         rows = logits[len(prompt) + len(said) - 1 :].numpy()
         steps = (choose(row, place) for place, row in enumerate(rows, len(said)))
@@ -148,12 +162,21 @@ def drawn(
 
 def assert_alone(model: Model, requests: Sequence[Request], found: Mapping[str, Response]) -> None:
     """Every request has the answer that the model gives to it alone."""
+    for edit, own in _by_edit(requests).items():
+        with applied(model, edit):
+            for request in own:
+                said, how = found[request.key].token_ids, request.decoding
+                if how.temperature:
+                    assert said == _drawn(model, request.prompt, how, said), request.key
+                else:
+                    assert said == _greedy(model, request.prompt, how.max_new_tokens, said), request.key
+
+
+def _by_edit(requests: Iterable[Request]) -> dict[Edit, list[Request]]:
+    together: dict[Edit, list[Request]] = {}
     for request in requests:
-        said, how = found[request.key].token_ids, request.decoding
-        if how.temperature:
-            assert said == drawn(model, request.prompt, request.edit, how, guess=said), request.key
-        else:
-            assert said == greedy(model, request.prompt, request.edit, how.max_new_tokens, guess=said), request.key
+        together.setdefault(request.edit, []).append(request)
+    return together
 
 
 def questions(
@@ -174,7 +197,12 @@ def answered(model: Model, requests: Iterable[Request], batch_size: int = 8) -> 
 
 def log_probability(model: Model, prompt: Sequence[int], choice: Sequence[int], edit: Edit = BASELINE) -> float:
     """Of a choice behind a prompt: the sum in float64, token after token, from one plain pass over both."""
-    with applied(model, edit), torch.inference_mode():
+    with applied(model, edit):
+        return _log_probability(model, prompt, choice)
+
+
+def _log_probability(model: Model, prompt: Sequence[int], choice: Sequence[int]) -> float:
+    with torch.inference_mode():
         logits = model.network(input_ids=torch.tensor([[*prompt, *choice]]), use_cache=False).logits[0].double()
     before = logits[len(prompt) - 1 : -1]
     return sum(float(row[token]) - float(row.logsumexp(0)) for row, token in zip(before, choice, strict=True))
@@ -182,23 +210,31 @@ def log_probability(model: Model, prompt: Sequence[int], choice: Sequence[int], 
 
 def assert_scored_alone(model: Model, requests: Sequence[Request], found: Mapping[str, Response]) -> None:
     """Every choice of every request has the log-probability that it has alone."""
-    for request in requests:
-        expected = [log_probability(model, request.prompt, choice, request.edit) for choice in request.choices]
-        scores = found[request.key].answer.scores
-        assert len(scores) == len(expected), request.key
-        assert np.allclose(scores, expected, rtol=0, atol=2e-4), request.key
+    for edit, own in _by_edit(requests).items():
+        with applied(model, edit):
+            for request in own:
+                expected = [_log_probability(model, request.prompt, choice) for choice in request.choices]
+                scores = found[request.key].answer.scores
+                assert len(scores) == len(expected), request.key
+                assert np.allclose(scores, expected, rtol=0, atol=2e-4), request.key
 
 
 def assert_close(one: Tensor, other: Tensor, about: object) -> None:
-    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=lambda text: f"{about}: {text}")
+    if one.shape != other.shape or not torch.allclose(one, other, rtol=1e-4, atol=1e-4):  # much sooner said
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4, msg=lambda text: f"{about}: {text}")
 
 
 def assert_each_row_is_as_alone(model: Model, found: Prefilled, texts, edits) -> None:
     """Logits, keys, values and mask of every row of a prefill against one plain pass of its own."""
     width = found.mask.shape[1]
     assert width == max(map(len, texts))
-    for row, (text, edit) in enumerate(zip(texts, edits, strict=True)):
-        logits, keys, values = forward(model, text, edit)
+    rows = [*zip(texts, edits, strict=True)]
+    alone = {}
+    for edit in dict.fromkeys(edits):
+        with applied(model, edit):
+            alone |= {(text, edit): _forward(model, text) for text in dict.fromkeys(texts) if (text, edit) in rows}
+    for row, (text, edit) in enumerate(rows):
+        logits, keys, values = alone[text, edit]
         kept = min(found.logits.shape[1], len(text))
         about = f"row {row}, {len(text)} tokens under {edit}"
         assert_close(found.logits[row, -kept:], logits[-kept:], about)

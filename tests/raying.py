@@ -57,7 +57,7 @@ def wait_until(true: Callable[[], object], what: str, seconds: float = 120.0) ->
     began = time.monotonic()
     while not true():
         assert time.monotonic() - began < seconds, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def alive(process: int) -> bool:

@@ -26,7 +26,7 @@ def sweeping(place: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
         while stored(out) < SOME:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() - began < 120
-            time.sleep(0.01)
+            time.sleep(0.05)
         process.send_signal(signal.SIGSTOP)
         assert stored(out) < CELLS, "the sweep ended before it could be held"
         yield process

@@ -3,7 +3,8 @@ answers as gold.
 """
 
 import copy
-from itertools import islice
+from collections.abc import Sequence
+from itertools import count, islice
 
 import torch
 from torch import nn
@@ -15,12 +16,19 @@ from tiny import tokenizer
 LIMIT = 3
 
 
-def greedy(network, prompt: str) -> str:
-    """What plain transformers says to a prompt, up to the end of the line, where an answer ends."""
+def greedy(network, prompts: Sequence[str]) -> list[str]:
+    """What plain transformers says to each prompt, up to the end of the line, where an answer ends; prompts of one
+    length at once, so that none is padded.
+    """
     spell = tokenizer()
-    ids = spell(prompt, return_tensors="pt").input_ids
-    said = network.generate(ids, max_new_tokens=LIMIT, do_sample=False, pad_token_id=0)[0, ids.shape[1] :]
-    return spell.decode(said, skip_special_tokens=True).partition("\n")[0]
+    told = {}
+    for length in dict.fromkeys(map(len, prompts)):
+        alike = list(dict.fromkeys(text for text in prompts if len(text) == length))
+        ids = spell(alike, return_tensors="pt").input_ids
+        said = network.generate(ids, max_new_tokens=LIMIT, do_sample=False, pad_token_id=0)[:, ids.shape[1] :]
+        texts = (spell.decode(row, skip_special_tokens=True).partition("\n")[0] for row in said)
+        told |= dict(zip(alike, texts, strict=True))
+    return [told[text] for text in prompts]
 
 
 def by_hand(network, order, factors=()):
@@ -42,12 +50,17 @@ def prompt(number: int) -> str:
     return f"what is {number} and {3 * number + 1}?"
 
 
-def questions(file, network, count: int = 40):
+def questions(file, network, wanted: int = 40):
     """A file of questions whose gold answers are those of a network, each beginning with a letter or digit."""
-    answers = ((number, greedy(network, prompt(number)).strip()) for number in range(2000))
-    told = dict(islice(((number, answer) for number, answer in answers if answer.isalnum()), count))
-    assert len(told) == count
-    return write(file, ({"id": f"i{n}", "prompt": prompt(n), "answer": answer} for n, answer in told.items()))
+    told: dict[int, str] = {}
+    for begin in count(0, 2 * wanted):
+        if len(told) >= wanted:
+            break
+        numbers = range(begin, begin + 2 * wanted)
+        answers = (said.strip() for said in greedy(network, [*map(prompt, numbers)]))
+        told |= {number: said for number, said in zip(numbers, answers, strict=True) if said.isalnum()}
+    rows = islice(told.items(), wanted)
+    return write(file, ({"id": f"i{n}", "prompt": prompt(n), "answer": said} for n, said in rows))
 
 
 def study(task, **values) -> SearchStudy:

@@ -54,23 +54,23 @@ def test_every_layout_says_what_a_network_built_by_hand_says(values, llama, tmp_
         row, plain = rows[candidate.name], by_hand(network, candidate.written, factors(candidate.damped))
         own = answers[(answers["model_name"] == row.model) & (answers["edit"] == row.edit)]
         assert len(own) >= 6
-        for text, question in zip(own["text"], own["question"], strict=True):
-            assert text == greedy(plain, question)
-            differing += text != greedy(network, question)
+        said, unedited = [*own["text"]], greedy(network, [*own["question"]])
+        assert said == greedy(plain, [*own["question"]])
+        differing += sum(text != other for text, other in zip(said, unedited, strict=True))
     assert differing > len(everyone)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma3", "mixtral", "unknown"])
 def test_in_other_architectures_a_candidate_answers_as_the_reordered_model_alone(family, tmp_path):
     original = model(family)
-    file = questions(tmp_path / "q.jsonl", tiny("llama"), 12)
+    file = questions(tmp_path / "q.jsonl", tiny("llama"), 6)
     what = study(file, model=original.name, family=["repeat", "swap"], lengths=[1, 2], damping=[0.5], screen="none")
     result = run_search(what.model_copy(update={"anyway": True}), tmp_path / "out", model=original)
     rows = {row.name: row for row in result.summary.candidates}
     with Store.read(tmp_path / "out") as store:
         answers = store.answers()
     blocks = range(len(original.anatomy.blocks))
-    for candidate in candidates(what, original.anatomy, blocks)[:: 2 if family == "gemma3" else 1]:
+    for candidate in candidates(what, original.anatomy, blocks)[::3]:
         row, other = rows[candidate.name], reordered(original, candidate.written)
         own = answers[(answers["model_name"] == row.model) & (answers["edit"] == row.edit)]
         own = own[own["task"] == str(file)]
