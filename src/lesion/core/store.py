@@ -306,7 +306,7 @@ class Store:
             """
         )
         # What is made of a task stands beside that task, which is named too.
-        rows = [row for row in rows if not row[0].startswith(("gold:", "forbid ", "relation:"))]
+        rows = [row for row in rows if not row[0].startswith(("gold:", "forbid ", "relation:", "early:"))]
         return [task for task, _, asked in rows if not asked], {task: count for task, count, asked in rows if asked}
 
     def edits(self) -> list[str]:

@@ -176,3 +176,14 @@ def test_a_factor_of_0_is_not_advised_where_it_is_no_way_out():
     refusal = r"block 1 adds something beside .* Write '1.attention×0 \+ 1.mlp×0' if that is meant, or keep"
     with pytest.raises(lesion.UsageError, match=refusal):
         edit_files("1×0", lambda: subject)
+
+
+def test_an_edit_that_changes_nothing_is_named_as_it_was_typed():
+    subject = model("llama")
+    with pytest.raises(lesion.UsageError, match="'1×1' changes nothing in tiny:llama: the factor is 1"):
+        edit_files("1x1", lambda: subject)
+    subject = model("llama")
+    for matrix in ("1.attention.o", "1.mlp.down"):
+        subject.anatomy.matrix(matrix).tensor.data.zero_()
+    with pytest.raises(lesion.UsageError, match="'1×0' changes nothing .* the weights that it would multiply are all 0"):
+        edit_files("1x0", lambda: subject)

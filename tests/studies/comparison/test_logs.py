@@ -59,7 +59,13 @@ def test_the_same_answers_in_our_own_store_give_the_same_numbers(tmp_path):
 
 def test_a_json_log_is_read_as_the_zip_that_holds_the_same(tmp_path):
     header, samples = _archive(LOGS / "b.eval")
-    (tmp_path / "b.json").write_text(json.dumps(header | {"samples": list(samples)}))
+    (tmp_path / "b.json").write_text(text := json.dumps(header | {"samples": list(samples)}))
+    (place := tmp_path / "logs").mkdir()  # as `lesion export --inspect-log` names it
+    (place / "2026-01-01T00-00-00+00-00_sums-b_3f2a.json").write_text(text)
+    assert (
+        cell(lesion.compare(LOGS / "a.eval", place)).counts
+        == cell(lesion.compare(LOGS / "a.eval", LOGS / "b.eval")).counts
+    )
     assert cell(lesion.compare(LOGS / "a.eval", tmp_path / "b.json")) == cell(
         lesion.compare(LOGS / "a.eval", LOGS / "b.eval")
     )

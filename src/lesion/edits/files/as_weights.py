@@ -97,6 +97,11 @@ def as_weights(edit: Edit, model: Model) -> Edit:
     places = of_places(edit)
     if not places.edits:
         return edit
+    for part in places.edits:
+        own = () if isinstance(part, UnitEdit) else _last(part, model)
+        if part.factor == 1 or (own and not any(bool(matrix.read().any()) for matrix in own)):
+            why = "the factor is 1" if part.factor == 1 else "the weights that it would multiply are all 0"
+            raise UsageError(f"'{part}' changes nothing in {model.name}: {why}; leave it out.")
     written = Compose(tuple(_weights_of(part, model) if isinstance(part, Scale) else part for part in parts(edit)))
     if not _same(places, model):
         raise UsageError(f"'{places}' cannot be written into the weights of {model.name}: {_obstacle(places, model)}")

@@ -37,6 +37,8 @@ AGAIN = "copy or download it again, or write it anew"
 _SAMPLES = re.compile(
     r"(?:(?P<before>\d{8}_\d{6})_)?samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl"
 )
+_LOGS = re.compile(rf"{_SAMPLES.pattern}|_samples\.jsonl|^\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_.+\.json$")
+"""Names of logs beside `*.eval`: of the harness, of Every Eval Ever, and JSON of inspect_ai."""
 _VERDICTS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incorrect, partial, no answer
 _WORDS = {
     **dict.fromkeys(("true", "yes", "correct", "right", "pass", "passed"), 1.0),
@@ -93,7 +95,7 @@ def is_log(place: Path) -> bool:
 
 def _files(place: Path) -> list[Path]:
     """The logs of a folder and of those in it, in the order of their names, which begin or end with their date."""
-    found = (path for path in place.rglob("*") if path.suffix == ".eval" or _SAMPLES.search(path.name))
+    found = (path for path in place.rglob("*") if path.suffix == ".eval" or _LOGS.search(path.name))
     return sorted((path for path in found if path.is_file()), key=lambda path: path.name)
 
 
