@@ -16,7 +16,7 @@ from tiny import tokenizer
 LIMIT = 3
 
 
-def greedy(network, prompts: Sequence[str]) -> list[str]:
+def greedy(network, prompts: Sequence[str], limit: int = LIMIT) -> list[str]:
     """What plain transformers says to each prompt, up to the end of the line, where an answer ends; prompts of one
     length at once, so that none is padded.
     """
@@ -25,7 +25,7 @@ def greedy(network, prompts: Sequence[str]) -> list[str]:
     for length in dict.fromkeys(map(len, prompts)):
         alike = list(dict.fromkeys(text for text in prompts if len(text) == length))
         ids = spell(alike, return_tensors="pt").input_ids
-        said = network.generate(ids, max_new_tokens=LIMIT, do_sample=False, pad_token_id=0)[:, ids.shape[1] :]
+        said = network.generate(ids, max_new_tokens=limit, do_sample=False, pad_token_id=0)[:, ids.shape[1] :]
         texts = (spell.decode(row, skip_special_tokens=True).partition("\n")[0] for row in said)
         told |= dict(zip(alike, texts, strict=True))
     return [told[text] for text in prompts]

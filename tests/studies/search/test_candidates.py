@@ -11,7 +11,7 @@ from lesion.edits.edit import Scale, Truncate, parts
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.models.reordered import reordered
-from lesion.studies.search.search import candidates
+from lesion.studies.search.search import candidates, without_effect
 from runs import run_search
 from tiny import model, tiny, tokenizer
 
@@ -123,12 +123,32 @@ def test_scaled_places_and_truncated_matrices_are_edits_of_the_model_itself(llam
         ({"family": ["swap"], "keep": [0.5]}, "keep is of truncate alone"),
         ({"damping": [1.0, 0.0]}, "damping 0"),
         ({"family": ["scale"], "factor": [1.0]}, "factor 1 changes nothing"),
+        ({"margin": 5.0}, "margin is of controls and dropped runs alone; leave it out, give a control"),
         ({"margin": -1.0}, "margin must be a number above 0, up to 100"),
     ],
 )
 def test_options_that_would_change_nothing_are_refused(values, said, tmp_path):
     with pytest.raises(UsageError, match=said):
         study(tmp_path / "q.jsonl", **values)
+
+
+@pytest.mark.parametrize(
+    ("values", "notes"),
+    [
+        ({}, []),
+        ({"lengths": [1, 3], "family": ["repeat", "swap"]}, []),
+        ({"lengths": [1, 2, 4], "family": ["swap"]}, ["No run of 2 or 4 blocks can be tried in these layers."]),
+        ({"lengths": [1], "screen": 4}, ["Every candidate is evaluated in full: a screen to 4 would leave none out."]),
+        ({"lengths": [1], "screen": 2}, []),
+        (
+            {"family": ["truncate"], "matrices": ["mlp.up"], "keep": [1.0, 0.5]},
+            ["3 keeps leave the same components as another, or all, and were not asked again."],
+        ),
+    ],
+)
+def test_what_makes_no_candidate_or_no_difference_is_noted(values, notes, llama):
+    what = study("q.jsonl", **values)
+    assert without_effect(what, llama.anatomy, range(3), found(llama, **values)) == notes
 
 
 def test_damping_is_refused_where_blocks_have_no_attention_and_mlp():
@@ -138,6 +158,8 @@ def test_damping_is_refused_where_blocks_have_no_attention_and_mlp():
     assert len(found(mamba, family=["repeat"], lengths=[1], among=range(2))) == 2
     with pytest.raises(UsageError, match=r"block 0 of m has not both; leave --damping out"):
         found(mamba, family=["repeat"], lengths=[1], damping=[0.5], among=range(2))
+    with pytest.raises(UsageError, match=r"No block of m among these has mlp to scale; give another --unit"):
+        found(mamba, family=["scale"], among=range(2))
 
 
 def test_an_architecture_that_builds_blocks_by_number_is_refused_before_anything_is_evaluated(tmp_path):

@@ -8,6 +8,7 @@ from lesion.studies.search.report import (
     CandidateRow,
     CandidateTest,
     ContestChoice,
+    Forbidden,
     RandomCandidate,
     SearchSummary,
     TaskSplit,
@@ -37,7 +38,7 @@ def row(name, contest="better", how="3 blocks twice (×0.5)", length=3):
     return CandidateRow(name=name, contest=contest, how=how, **shared)
 
 
-def summary(*tests, choices=None, rivals=()):
+def summary(*tests, choices=None, rivals=(), forbidden=(), kind="generate"):
     contests = dict.fromkeys(test.contest for test in tests)
     candidates = {test.contest: test.candidate for test in tests}
     shared = {"candidates": 480, "finalists": 16, "gain": 0.09}
@@ -46,7 +47,7 @@ def summary(*tests, choices=None, rivals=()):
         study=SearchStudy.make(model="m", tasks=["sums.jsonl"]),
         model=SearchedModel(name="m", fingerprint="f" * 16, blocks=8, family="llama", dtype="float32"),
         tasks=(
-            TaskSplit(name="sums.jsonl", kind="generate", control=False, screen_items=50, choice_items=50,
+            TaskSplit(name="sums.jsonl", kind=kind, control=False, screen_items=50, choice_items=50,
                 test_items=200,
             ),
         ),
@@ -54,6 +55,7 @@ def summary(*tests, choices=None, rivals=()):
             row(TWICE), row(OUT, "drop 1", "1 block left out", 1), row(RUN, "drop 2", "2 blocks left out", 2),
         ),
         choices=tuple(made if choices is None else choices), tests=tests, rivals=rivals,
+        forbidden=forbidden,
     )  # fmt: skip
 
 
@@ -88,12 +90,58 @@ def test_rivals_stand_beside_the_chosen_one_and_one_answer_to_everything_is_no_a
         )
         for number in range(1, 4)
     )  # fmt: skip
-    text = said(report.what_the_test_shows, on_test(), rivals=rivals)
+    text = said(report.what_the_test_shows, on_test(NOTHING), rivals=rivals)
     assert text.endswith(
         "3 random candidates of the kind, 3 blocks twice (×0.5), change it by −20.0 points on average."
     )
     text = said(report.what_the_test_shows, on_test(one_answer=True))
     assert text == report.one_answer(TWICE, "sums.jsonl")
+
+
+def forbidding(level, beyond, candidate=TWICE, contest="better", *, helps=True):
+    """Three first tokens forbidden: accuracy, and what the candidate adds."""
+    return Forbidden(
+        task="sums.jsonl", contest=contest, candidate=candidate, items=200, tokens=(" the", " ", " a"), helps=helps,
+        accuracy=estimate(level), gain=estimate(level - 0.41), instead=estimate(0), both=estimate(level + beyond[0]),
+        beyond=estimate(*beyond),
+    )  # fmt: skip
+
+
+ADDS = "orbidding 3 first tokens gives"
+
+
+@pytest.mark.parametrize(
+    ("row", "first", "last"),
+    [
+        (forbidding(0.475, NOTHING), ", but forbidding 3 first tokens does as much (47.5 %).", f"{ADDS} 47.5 %, and"),
+        (forbidding(0.46, NOTHING), ", but not shown to add to forbidding 3 first tokens (46.0 %).", f"{ADDS} 46.0 %"),
+        (forbidding(0.48, GAIN), ".", f"{ADDS} 48.0 %, and the layout adds +6.5 points [+2.0, +11.0] (p .004)."),
+        (forbidding(0.48, NOTHING, helps=False), ".", "does not help the unedited model."),
+        (None, ".", "o first token can be forbidden: the unedited model says nothing wrong."),
+    ],
+)
+def test_the_first_sentence_says_where_forbidding_first_tokens_takes_the_gain(row, first, last):
+    shown = summary(on_test(GAIN), forbidden=[row] if row else [])
+    (claim,) = report.what_the_test_shows(shown)
+    sentences = [sentence.replace("\N{NO-BREAK SPACE}", " ") for sentence in claim.sentences]
+    assert sentences[0].endswith(f"rises from 41.0 % to 47.5 % on test items{first}")
+    assert last in sentences[2]
+    assert report._held(shown, shown.choices[0]) == (first == ".")
+
+
+def test_answers_that_are_chosen_have_no_first_token_and_what_does_not_gain_has_no_such_rival():
+    assert "o first token can be forbidden: its answers are chosen among texts." in said(
+        report.what_the_test_shows, on_test(GAIN), kind="choose"
+    )
+    assert "forbid" not in said(report.what_the_test_shows, on_test(NOTHING))
+
+
+def test_a_run_left_out_that_gains_stands_beside_forbidding_too():
+    gains = drop("no worse", GAIN)
+    row = forbidding(0.49, NOTHING, OUT, "drop 1")
+    text = said(report.what_can_be_left_out, gains, forbidden=[row])
+    assert "(200 test items), but forbidding 3 first tokens does as much (49.0 %)." in text
+    assert text.endswith(" gives 49.0 %, and the layout adds +1.5 points [−3.0, +6.0] (p .6).")
 
 
 def test_where_nothing_is_chosen_that_is_said_and_nothing_of_luck():

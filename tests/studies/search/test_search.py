@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+from collections import Counter
 from unittest.mock import Mock
 
 import numpy as np
@@ -236,6 +237,43 @@ def test_what_is_tested_is_what_two_lists_of_right_answers_say(llama, tmp_path):
         else:
             assert test.verdict is None
             assert test.gain.p_corrected is None  # there is no other task
+
+
+def first_token(network, text, forbidden=()):
+    """The likeliest token behind a prompt that is allowed."""
+    logits = network(**tokenizer()(text, return_tensors="pt")).logits[0, -1]
+    logits[list(forbidden)] = -torch.inf
+    return int(logits.argmax())
+
+
+def test_a_gain_stands_beside_the_unedited_model_with_its_frequent_wrong_first_tokens_forbidden(llama, tmp_path):
+    network, other = tiny("llama"), by_hand(tiny("llama"), [0, 1, 1, 2])
+    file = questions(tmp_path / "q.jsonl", other)
+    result = run_search(study(file, lengths=[1]), tmp_path / "out", model=llama)
+    rows = {row["id"]: row for row in map(json.loads, file.read_text().splitlines())}
+    (row,), test = result.summary.forbidden, last_half(file)
+    assert (row.candidate, row.items) == ("block 1 twice", len(test))
+
+    def right(network, item, forbidden=()):
+        first = first_token(network, rows[item]["prompt"], forbidden)
+        text = rows[item]["prompt"] + tokenizer().decode([first])
+        return (tokenizer().decode([first]) + greedy(network, [text], LIMIT - 1)[0]).partition("\n")[0].strip()
+
+    wrong = Counter(
+        first_token(network, rows[item]["prompt"])
+        for item in rows
+        if item not in test and greedy(network, [rows[item]["prompt"]])[0].strip() != rows[item]["answer"]
+    )
+    frequent = sorted(wrong, key=lambda token: (-wrong[token], token))[: len(row.tokens)]
+    assert row.tokens == tuple(tokenizer().decode([token]) for token in frequent)
+    gold = {item: rows[item]["answer"] for item in test}
+    alone = [right(network, item, frequent) == gold[item] for item in test]
+    both = [right(other, item, frequent) == gold[item] for item in test]
+    assert (row.accuracy.value, row.both.value) == (np.mean(alone), np.mean(both))
+    assert row.beyond.value == pytest.approx(np.mean(both) - np.mean(alone))
+    assert row.instead.value == pytest.approx(1 - np.mean(alone))
+    again = run_search(study(file, lengths=[1]), tmp_path / "out", model=llama)
+    assert (again.evaluated, again.summary) == (0, result.summary)
 
 
 def last_half(file):

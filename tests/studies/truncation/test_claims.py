@@ -59,6 +59,13 @@ def test_no_change_is_claimed_where_the_interval_reaches_zero_or_p_is_large_or_n
     assert "rises" not in text
 
 
+def test_by_gold_an_accuracy_is_never_as_much():
+    json = made.study()
+    json["study"]["objective"] = "gold"
+    shown = altered(json, gold_gain=gain(0.4, 0.3, 0.5), rivals=[rival("forbidden", 0.0, 1.0, **FORBIDDING)])
+    assert "nats on test items, but not shown to add to forbidding 3 first tokens (32.0 %)." in cut(shown)
+
+
 def test_by_gold_the_interval_of_the_log_probability_decides():
     json = made.study()
     json["study"]["objective"] = "gold"
@@ -85,12 +92,12 @@ def test_nothing_chosen_is_said_with_its_reason():
 
 def test_a_gain_that_forbidding_gives_too_says_so_in_its_first_sentence():
     rivals = (rival("forbidden", 0.0, 1.0, **FORBIDDING), rival("branch", 0.05, 1e-6))
-    (claim,) = report.what_the_cut_does(altered(gain=GAIN, rivals=rivals))
-    assert (
-        claim.sentences[0]
-        .replace("\N{NO-BREAK SPACE}", " ")
-        .endswith("on test items, but forbidding 3 first tokens gives 32.0 %.")
-    )
+    for accuracy, text in (
+        (0.31, "but forbidding 3 first tokens does as much (32.0 %)."),
+        (0.33, "but not shown to add to forbidding 3 first tokens (32.0 %)."),
+    ):
+        (claim,) = report.what_the_cut_does(altered(gain=GAIN, accuracy=gain(accuracy), rivals=rivals))
+        assert claim.sentences[0].replace("\N{NO-BREAK SPACE}", " ").endswith(f"on test items, {text}")
     assert "On top of forbidding tokens the cut adds 0.0 points [−2.0, +2.0]." in said([claim])
     assert "Nothing in the spectrum is shown to matter." in said(
         report.whether_the_spectrum_matters(altered(gain=GAIN, rivals=rivals))

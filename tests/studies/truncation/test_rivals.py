@@ -9,7 +9,8 @@ from searching import contrasts, order, questions, study, validation
 
 from alone import forward
 from lesion.edits.text import parse
-from lesion.studies.truncation.rivals import DRAWS, FORBIDDEN
+from lesion.studies.truncation.forbidding import FORBIDDEN
+from lesion.studies.truncation.rivals import DRAWS
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_contrast
 from runs import run_truncation

@@ -20,7 +20,7 @@ from lesion.report.blocks import Check, Folded, Prose
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
-from lesion.report.rows import Row, Rows, column, p_text
+from lesion.report.rows import Row, Rows, column, derived, p_text
 from lesion.report.table import Table
 from lesion.report.values import CHANGE, NATS, SHARE, Estimate, Number, Value
 from lesion.report.wording import counted
@@ -29,15 +29,17 @@ from lesion.studies.search.study import Family, SearchStudy
 from lesion.studies.truncation.report import (
     CHOSEN_APART,
     GAINS_FIRST,
+    NO_HELP,
     UNSHOWN,
     SearchedResult,
+    but_forbidding,
     ends,
     grounds,
     moves,
     one_answer,
     size,
 )
-from lesion.studies.truncation.result import Gained, SearchedModel
+from lesion.studies.truncation.result import Gained, SearchedModel, forbidding
 
 Verdict = Literal["no worse", "worse", "cannot be told"]
 """Of a loss and a margin: whether the interval lies within it, beyond it, or about it."""
@@ -155,10 +157,47 @@ class RandomCandidate(Row):
     beyond: Estimate = column("The chosen adds", CHANGE, p="p")
 
 
+class Forbidden(Row):
+    """The unedited model with its most frequent wrong first tokens forbidden, on a task's test items.
+
+    It stands beside the gain of a chosen candidate that the test shows.
+
+    Attributes:
+        tokens: their texts; so many as are best on the items that screen and choose.
+        helps: whether that is better there than to forbid none.
+        gain: over the unedited model.
+        instead: what the chosen candidate has more, without tokens forbidden.
+        both: accuracy of the candidate with these tokens forbidden; beyond: that minus `accuracy`.
+    """
+
+    task: str = column("Task", label=True)
+    contest: str = column()
+    candidate: str = column("Candidate", label=True)
+    items: int = column("Items")
+    tokens: tuple[str, ...] = ()
+    helps: bool = column("Helps where it was chosen")
+    accuracy: Estimate = column("Accuracy", SHARE)
+    gain: Estimate = column("Gain", CHANGE, p="p_gain")
+    instead: Estimate = column("Candidate − forbidding", CHANGE, p="p_instead")
+    both: Estimate = column("Both", SHARE)
+    beyond: Estimate = column("Candidate adds", CHANGE, p="p")
+
+    @derived.column("Forbidden", label=True)
+    def name(self) -> str:
+        """In words: `3 wrong first tokens forbidden (“ the”, “ her”, “ a”)`."""
+        return forbidding(self.tokens)
+
+    @property
+    def takes(self) -> bool:
+        """Whether forbidding helps, and the candidate is not shown to add to it."""
+        return self.helps and self.beyond.shown != 1
+
+
 class SearchSummary(Summary):
     """All numbers of a search: what `summary.json` holds.
 
     Attributes:
+        forbidden: for every test that shows a gain on a task whose answers are said, not chosen among texts.
         earlier: other searches whose choices were tested in this folder before, on the same items. For them p of tests
             are multiplied and intervals widened (Bonferroni).
     """
@@ -174,6 +213,7 @@ class SearchSummary(Summary):
     luck: tuple[Luck, ...] = ()
     tests: tuple[CandidateTest, ...] = ()
     rivals: tuple[RandomCandidate, ...] = ()
+    forbidden: tuple[Forbidden, ...] = Field(default=(), exclude_if=lambda rows: not rows)
 
     def of(self, contest: str, *, control: bool = False) -> list[CandidateTest]:
         """The tests of a contest on tasks, or on controls."""
@@ -189,6 +229,11 @@ class SearchSummary(Summary):
         own = [each for each in self.rivals if (each.contest, each.task) == (test.contest, test.task)]
         return [rival.gain.value or 0.0 for rival in own]
 
+    def without_tokens(self, test: CandidateTest) -> Forbidden | None:
+        """Beside the gain of a test, that of forbidding first tokens."""
+        own = (row for row in self.forbidden if (row.contest, row.task) == (test.contest, test.task))
+        return next(own, None)
+
     def row(self, candidate: str) -> CandidateRow:
         """A candidate by its name."""
         return next(row for row in self.candidates if row.name == candidate)
@@ -202,15 +247,27 @@ def _moves(test: CandidateTest) -> str:
     return moves(test.candidate, test.task, test.shown, ends(test.baseline, test.accuracy.value))
 
 
+def _taken(summary: SearchSummary, test: CandidateTest) -> str:
+    """That forbidding first tokens takes a gain, where it does."""
+    forbidden = summary.without_tokens(test)
+    if forbidden is None or not forbidden.takes:
+        return ""
+    level = forbidden.accuracy.value or 0.0
+    return but_forbidding(len(forbidden.tokens), level, as_much=level >= (test.accuracy.value or 0.0))
+
+
 @rule
 def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
-    """The candidate that was to make the model better, on the test items of every task, beside random ones of its kind.
+    """The candidate that was to make the model better, on the test items of every task, beside random ones of its kind
+    and, where it gains, beside forbidding the unedited model's frequent wrong first tokens.
 
     Says: With C, T rises from A to B on test items. | With C, T rises from A to B on test items, at a loss of more than
-    the margin on K. | With C, T falls from A to B on test items. | With C, T goes from A to B on test items: not shown
-    to be a change. | With C the model gives nearly always one answer to T. | No candidate has more items right than the
-    unedited model on the items that choose.
-    Needs: an interval that excludes 0 and an exact paired p of at most .05, corrected over tasks by Holm
+    the margin on K. | With C, T rises from A to B on test items, but forbidding N first tokens does as much (D). | With
+    C, T rises from A to B on test items, but not shown to add to forbidding N first tokens (D). | With C, T falls from
+    A to B on test items. | With C, T goes from A to B on test items: not shown to be a change. | With C the model gives
+    nearly always one answer to T. | No candidate has more items right than the unedited model on the items that choose.
+    Needs: an interval that excludes 0 and an exact paired p of at most .05, corrected over tasks by Holm; what a gain
+    adds to forbidding tokens, by the same test, not corrected
     """
     for choice in summary.choices:
         if choice.contest == BETTER and choice.nothing is not None:
@@ -221,14 +278,33 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
             continue
         worse = summary.worse_beside(test)
         cost = f", at a loss of more than {_margin(summary)} on {wording.listed(worse)}" if worse else ""
-        first = f"{_moves(test)}{UNSHOWN.get(test.shown, cost)}."
+        first = f"{_moves(test)}{UNSHOWN.get(test.shown, cost)}{_taken(summary, test)}."
         yield Claim((first, size(test.gain, test.items), *_beside_rivals(summary, test)), (test,))
 
 
 def _beside_rivals(summary: SearchSummary, test: CandidateTest) -> Iterator[str]:
+    """What random candidates gain, and forbidding first tokens; a sentence."""
+    texts = []
     if gains := summary.gains_of_rivals(test):
         kind = f"{counted(len(gains), 'random candidate')} of the kind, {summary.row(test.candidate).how},"
-        yield f"{kind} change it by {CHANGE.text(float(np.mean(gains)))} on average."
+        texts.append(f"{kind} change it by {CHANGE.text(float(np.mean(gains)))} on average")
+    if test.shown == 1:
+        texts.append(_beside_forbidding(summary, test))
+    if texts:
+        yield f"{wording.capital('; '.join(texts))}."
+
+
+def _beside_forbidding(summary: SearchSummary, test: CandidateTest) -> str:
+    forbidden = summary.without_tokens(test)
+    if forbidden is None:
+        chosen = any(task.kind == "choose" for task in summary.tasks if task.name == test.task)
+        why = "its answers are chosen among texts" if chosen else "the unedited model says nothing wrong"
+        return f"no first token can be forbidden: {why}"
+    if not forbidden.helps:
+        return NO_HELP
+    alone = f"forbidding {counted(len(forbidden.tokens), 'first token')} gives {SHARE.text(forbidden.accuracy.value)}"
+    beyond = f"{CHANGE.text(forbidden.beyond)} ({p_text(forbidden.beyond)})".removesuffix(" ()")
+    return f"{alone}, and the layout adds {beyond}"
 
 
 @rule
@@ -253,7 +329,8 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
         else:
             test = max(own, key=lambda test: test.gain.value or 0.0)
             first = f"No run left out is shown to cost less than {_margin(summary)} on {task}"
-        second = f"{_moves(test)}: {CHANGE.text(test.gain)} ({counted(test.items, 'test item')})."
+        change = f"{CHANGE.text(test.gain)} ({counted(test.items, 'test item')})"
+        second = f"{_moves(test)}: {change}{_taken(summary, test)}."
         yield Claim((f"{first}.", second, *_beside_rivals(summary, test)), own)
 
 
@@ -358,6 +435,9 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
         title = f"Which blocks can {summary.model.name} do without?"
     tests = Rows("test", summary.tests, (CandidateTest,), "On test items", marked="control")
     rivals = Rows("rivals", summary.rivals, (RandomCandidate,), "Random candidates of the kind, on test items")
+    forbidden = Rows(
+        "forbidden", summary.forbidden, (Forbidden,), "Frequent wrong first tokens forbidden, on test items"
+    )
     yield Part(
         title,
         Rows("compared", list(_compared(summary)), (Gained,), "Gains over the unedited model"),
@@ -369,7 +449,7 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
         ),
         (*what_the_test_shows(summary), *what_can_be_left_out(summary)),
         own=(
-            *(Folded(rows.title, (Table.of(rows),)) for rows in (tests, rivals) if rows.records),
+            *(Folded(rows.title, (Table.of(rows),)) for rows in (tests, rivals, forbidden) if rows.records),
             *[Folded("Write it as a checkpoint", (Prose(items=commands),))] * bool(commands),
         ),
         wide=True,
@@ -400,6 +480,8 @@ def _compared(summary: SearchSummary) -> Iterator[Gained]:
         if gains := summary.gains_of_rivals(test):
             mean = Estimate(value=float(np.mean(gains)), low=min(gains), high=max(gains))
             bars.append((f"{len(gains)} random: {summary.row(test.candidate).how}", "random candidates", mean))
+        if forbidden := summary.without_tokens(test):
+            bars.append((forbidden.name, "form of the answer", forbidden.gain))
         if choice.contest == BETTER:
             bars.append((f"{test.candidate}, chosen on these", "items that chose it", Estimate(value=choice.gain)))
         if choice.luck is not None:
@@ -424,9 +506,13 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
 
 
 def _held(summary: SearchSummary, choice: ContestChoice) -> bool:
-    """Whether the test bears a choice out: better on a task and worse on none, or no worse on all; no control worse."""
+    """Whether the test bears a choice out: better on a task, beyond forbidding tokens, and worse on none, or no worse
+    on all; no control worse.
+    """
     tests, controls = summary.of(choice.contest), summary.of(choice.contest, control=True)
     if any(test.one_answer for test in tests) or any(test.verdict == "worse" for test in controls):
+        return False
+    if any(row.takes for row in summary.forbidden if row.contest == choice.contest == BETTER):
         return False
     sides = {test.shown for test in tests}
     better = choice.contest == BETTER and 1 in sides and -1 not in sides

@@ -11,7 +11,7 @@ import numpy as np
 from lesion.core.baseline import baseline_first
 from lesion.core.cached_answers import for_golds, gold_tasks, with_golds
 from lesion.core.rates import approximate
-from lesion.core.run import Run
+from lesion.core.run import Evaluation, Run
 from lesion.core.study_file import TaskChoice
 from lesion.core.values import SUMMARY
 from lesion.edits.edit import BASELINE
@@ -27,6 +27,7 @@ from lesion.studies.search.report import (
     CandidateRow,
     CandidateTest,
     ContestChoice,
+    Forbidden,
     Luck,
     RandomCandidate,
     SearchResult,
@@ -34,8 +35,19 @@ from lesion.studies.search.report import (
     TaskSplit,
     Verdict,
 )
-from lesion.studies.search.search import BETTER, RIVALS, Candidate, Contest, Networks, Search, candidates
+from lesion.studies.search.search import (
+    BETTER,
+    RIVALS,
+    Candidate,
+    Contest,
+    Networks,
+    Search,
+    by_contest,
+    candidates,
+    without_effect,
+)
 from lesion.studies.search.study import SearchStudy
+from lesion.studies.truncation.forbidding import Forbidding
 from lesion.studies.truncation.result import SearchedModel
 from lesion.studies.truncation.run import ONE_ANSWER, begun, leave_edit, refuse_unfit_items
 from lesion.studies.truncation.search import collapsed, screen_tasks, split
@@ -50,14 +62,17 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
     model, layers, items = begun(study, run, tasks, controls)
     if "truncate" in study.family:
         model.refuse_packed("truncated")
-    everyone = _of_possible_orders(run, model, candidates(study, model.anatomy, layers))
+    everyone = candidates(study, model.anatomy, layers)
+    for note in without_effect(study, model.anatomy, layers, everyone):
+        run.watcher.note(note)
+    everyone = _of_possible_orders(run, model, everyone)
     # What is wrong with an item is said before hours of search.
     refuse_unfit_items(study, model, {**tasks, **controls}, items)
     with run.evaluation(study, items, tasks={**tasks, **controls}) as evaluation:
         evaluation.ask(gold_tasks({**tasks, **controls}))
         evaluation.add(study.model.name, model)
         parts = split(tasks, {choice: items[choice] for choice in tasks}, study.validation)
-        most = max(Counter(candidate.contest for candidate in everyone).values())
+        most = max(map(len, by_contest(everyone).values()))
         screened = study.screen != "none" and most > study.screen
         halves = {choice: len(own) // 2 if screened else 0 for choice, own in parts.validation.items()}
         search = Search(
@@ -81,6 +96,7 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
             )
         search.run()
         summary = summarise(search, model)
+        summary = summary.model_copy(update={"forbidden": tuple(_forbidden(search, evaluation, summary))})
         # A file keeps edits of weights; orders and scaled places are text.
         cut = next((each.chosen for each in search.contests if each.chosen and each.chosen.family == "truncate"), None)
         leave_edit(run.folder, summary, cut.edit if cut else None, model)
@@ -254,3 +270,33 @@ def _rivals(search: Search) -> Iterator[RandomCandidate]:
                     gain=Estimate.dropped(before, after, level).negative,
                     beyond=Estimate.dropped(after, chosen, level).negative,
                 )  # fmt: skip
+
+
+def _forbidden(search: Search, evaluation: Evaluation, summary: SearchSummary) -> Iterator[Forbidden]:
+    """The gains that the test shows beside those of the unedited model with its frequent wrong first tokens forbidden,
+    so many as are best on the items that screen and choose.
+    """
+    networks, level = search.networks, search.study.level
+    forbidding = Forbidding(evaluation, networks.unedited)
+    gaining = {contest.name: contest.chosen for contest in search.contests if contest.chosen is not None}
+    for choice, task in search.tasks.items():
+        tests = [test for test in summary.tests if test.task == choice.name and test.shown == 1]
+        if not tests:
+            continue
+        tried = forbidding.tried(choice, task, (*search.screen[choice], *search.choice[choice]))
+        if not tried.choices:
+            continue
+        without, wanted = tried.choices[max(tried.best, 1) - 1], [gaining[test.contest] for test in tests]
+        items = search.test[choice]
+        networks.ask(wanted, {without: task}, {without: items})
+        networks.evaluate(wanted, {without: task}, {without: items}, "answers of rivals")
+        before, alone = (networks.answers(None, each, items).right for each in (choice, without))
+        for test, candidate in zip(tests, wanted, strict=True):
+            chosen, both = (networks.answers(candidate, each, items).right for each in (choice, without))
+            yield Forbidden(
+                task=choice.name, contest=test.contest, candidate=candidate.name, items=len(items),
+                tokens=forbidding.texts(without), helps=tried.best > 0, accuracy=Estimate.of(accuracy(alone, level)),
+                gain=Estimate.dropped(before, alone, level).negative,
+                instead=Estimate.dropped(alone, chosen, level).negative, both=Estimate.of(accuracy(both, level)),
+                beyond=Estimate.dropped(alone, both, level).negative,
+            )  # fmt: skip

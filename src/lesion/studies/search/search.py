@@ -25,10 +25,20 @@ from lesion.models.anatomy import Anatomy
 from lesion.models.load import Model
 from lesion.models.order import Order, order_text
 from lesion.models.reordered import in_order
+from lesion.report import wording
 from lesion.report.wording import counted
 from lesion.statistics.luck import best_by_luck
-from lesion.studies.search.study import Family, SearchStudy
-from lesion.studies.truncation.search import Items, collapsed, gold_gain, grid, looks, mean_of, screen_tasks
+from lesion.studies.search.study import OF, Family, SearchStudy
+from lesion.studies.truncation.search import (
+    Items,
+    collapsed,
+    gold_gain,
+    grid,
+    looks,
+    mean_of,
+    merged_note,
+    screen_tasks,
+)
 from lesion.tasks.task import Item, Task
 
 BETTER = "better"
@@ -71,6 +81,31 @@ def candidates(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> l
             )
         found += own
     return found
+
+
+def without_effect(
+    study: SearchStudy, anatomy: Anatomy, layers: Sequence[int], found: Sequence[Candidate]
+) -> list[str]:
+    """Notes on what was asked for and makes no candidate, or no difference."""
+    notes, runs = [], {candidate.length for candidate in found if candidate.family in OF["lengths"]}
+    given = study.lengths if study.lengths != SearchStudy.model_fields["lengths"].default else ()
+    if none := sorted({*given} - runs):
+        notes.append(f"No run of {wording.listed(list(map(str, none)), 'or')} blocks can be tried in these layers.")
+    if "truncate" in study.family:
+        merged = grid(anatomy, layers, study.matrices, study.keep, study.side)[1]
+        notes += merged_note(merged)
+    most = max(map(len, by_contest(found).values()))
+    if study.screen not in ("none", SearchStudy.model_fields["screen"].default) and most <= study.screen:
+        notes.append(f"Every candidate is evaluated in full: a screen to {study.screen} would leave none out.")
+    return notes
+
+
+def by_contest(found: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    """Candidates by their contest."""
+    contests: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in found:
+        contests[candidate.contest].append(candidate)
+    return contests
 
 
 def _runs(lengths: Sequence[int], layers: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -140,6 +175,9 @@ def _swap(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> Iterat
 
 
 def _scale(study: SearchStudy, anatomy: Anatomy, layers: Sequence[int]) -> Iterator[Candidate]:
+    for unit in study.unit:
+        if unit != "block" and not any(getattr(anatomy.block(layer), unit) for layer in layers):
+            raise UsageError(f"No block of {anatomy.name} among these has {unit} to scale; give another --unit.")
     for layer in layers:
         for unit in study.unit:
             if unit != "block" and getattr(anatomy.block(layer), unit) is None:
@@ -217,6 +255,16 @@ class Networks:
             self._cache(order).answer(each, what, begun=True, estimated=estimated)
 
     @property
+    def unedited(self) -> CachedAnswers:
+        """The answers of the model in its own order."""
+        return self._cache(self._own)
+
+    def ask(self, wanted: Sequence[Candidate], tasks: Tasks, items: Items) -> None:
+        """Note that tasks made from those of the study are asked too, of these candidates' networks."""
+        for order in {self._own, *(candidate.order for candidate in wanted)}:
+            self._cache(order).ask(tasks, items)
+
+    @property
     def requested(self) -> int:
         """How many answers the search has asked for, whether or not they were stored before."""
         return sum(len(cache.requested) for cache in self._caches.values())
@@ -282,10 +330,7 @@ class Search:
     screened: dict[Candidate, tuple[float, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        by_contest: dict[str, list[Candidate]] = defaultdict(list)
-        for candidate in self.candidates:
-            by_contest[candidate.contest].append(candidate)
-        self.contests = [Contest(name, own) for name, own in by_contest.items()]
+        self.contests = [Contest(name, own) for name, own in by_contest(self.candidates).items()]
 
     @property
     def rounds(self) -> list[tuple[int, int]]:

@@ -110,6 +110,10 @@ class SearchStudy(EditSearch):
                 raise ValueError(
                     f"{name} is of {one} alone, which is not tried; leave it out, or name such a family too."
                 )
+        if self.margin != type(self).model_fields["margin"].default and not (self.controls or "drop" in self.family):
+            raise ValueError(
+                "margin is of controls and dropped runs alone; leave it out, give a control, or name drop as a family."
+            )
         if "repeat" in self.family and 0 in self.damping:
             raise ValueError("damping 0 takes all away that the repetition adds; give other factors.")
         if "scale" in self.family and 1 in self.factor:

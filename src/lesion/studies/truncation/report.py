@@ -60,6 +60,16 @@ def one_answer(name: str, task: str) -> str:
     return f"With {name} the model gives nearly always one answer to {task}, so that its accuracy says nothing."
 
 
+NO_HELP = "forbidding its frequent wrong first tokens does not help the unedited model"
+
+
+def but_forbidding(tokens: int, level: float | None, *, as_much: bool) -> str:
+    """That a gain is not shown to add to forbidding first tokens, which has this accuracy, as much or less."""
+    few = f"forbidding {counted(tokens, 'first token')}"
+    how = f"{few} does as much" if as_much else f"not shown to add to {few}"
+    return f", but {how} ({SHARE.text(level)})"
+
+
 def size(gain: Estimate, items: int, *further: str) -> str:
     """The change with its interval and test, and what else is surely changed."""
     accuracy = f"Accuracy changes by {CHANGE.text(gain)} ({p_text(gain)})".removesuffix(" ()")
@@ -70,7 +80,8 @@ def size(gain: Estimate, items: int, *further: str) -> str:
 def what_the_cut_does(summary: TruncationSummary) -> Iterable[Claim]:
     """What the edit that the search leaves behind does on the test items of every task, beside forbidding tokens.
 
-    Says: With C, T rises from A to B on test items, but forbidding N first tokens gives D. | With C, T rises from A to
+    Says: With C, T rises from A to B on test items, but forbidding N first tokens does as much (D). | With C, T rises
+    from A to B on test items, but not shown to add to forbidding N first tokens (D). | With C, T rises from A to
     B on test items, more than any of its N rivals. | With C, T falls from A to B on test items. | With C, T goes from A
     to B on test items: not shown to be a change. | With C the model gives nearly always one answer to T. | No
     truncation was better than the unedited model on validation items.
@@ -115,8 +126,9 @@ def _moves(summary: TruncationSummary, test: Tested, name: str) -> str:
     unbeaten = [rival for rival in rivals if not rival.beaten]
     further = UNSHOWN.get(side, "")
     if side == 1 and (forbidding := [rival for rival in unbeaten if rival.what == "forbidden"]):
-        tokens = counted(len(forbidding[0].forbidden), "first token")
-        further = f", but forbidding {tokens} gives {SHARE.text(forbidding[0].accuracy.value)}"
+        level = forbidding[0].accuracy.value or 0.0
+        as_much = not summary.by_gold and level >= (test.accuracy.value or 0.0)
+        further = but_forbidding(len(forbidding[0].forbidden), level, as_much=as_much)
     elif side == 1 and unbeaten:
         further = f", but not shown to be more than {unbeaten[0].name}"
     elif side == 1 and rivals:
@@ -128,7 +140,7 @@ def _form(summary: TruncationSummary, test: Tested) -> list[str]:
     """What the cut adds to forbidding tokens, and whether the forced choice moves: the form of the answer aside."""
     texts, rivals = [], [rival for rival in summary.rivals if rival.task == test.task]
     if any(rival.what == "forbidden" for rival in rivals) and not any(rival.fitted for rival in rivals):
-        texts.append("forbidding its frequent wrong first tokens does not help the unedited model")
+        texts.append(NO_HELP)
     for rival in rivals:
         if rival.fitted and rival.beyond is not None:
             texts.append(f"on top of forbidding tokens the cut adds {CHANGE.text(rival.beyond)}")

@@ -5,6 +5,7 @@ Accuracies, shares and probabilities are in 0…1, log-probabilities in nats.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -23,6 +24,12 @@ BEST = "best.edit"
 ItemsPart = Literal["validation", "test"]
 FORCED = ("relation", "pair")
 """Rivals that are another form of the question: a forced choice, which is asked with the edit and without."""
+
+
+def forbidding(tokens: Sequence[str]) -> str:
+    """First tokens that are forbidden, in words: `3 wrong first tokens forbidden (“ the”, “ a”, “ is”)`."""
+    texts = ", ".join(f"“{wording.short(text, 12)}”" for text in tokens)
+    return f"{wording.counted(len(tokens), 'wrong first token')} forbidden ({texts})"
 
 
 class SearchedModel(Value):
@@ -203,10 +210,9 @@ class Rival(Row):
 
     @derived.column("Rival", label=True)
     def name(self) -> str:
-        """In words: `3 wrong first tokens forbidden (“ the”, “ a”, “ is”)`."""
+        """In words."""
         if self.what == "forbidden":
-            texts = ", ".join(f"“{wording.short(text, 12)}”" for text in self.forbidden)
-            return f"{wording.counted(len(self.forbidden), 'wrong first token')} forbidden ({texts})"
+            return forbidding(self.forbidden)
         names = {
             "pair": f"forced choice among {self.candidates or 0:.0f} texts of the item",
             "relation": f"forced choice among {self.candidates or 0:.0f} answers of its relation",

@@ -7,44 +7,32 @@ place: random subspaces of the same rank, the branch deleted, the matrix multipl
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool
 
-from lesion.core import cells
 from lesion.core.cached_answers import gold_of
-from lesion.core.inference import pending_cells
 from lesion.core.run import Evaluation
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, SCALES, Edit, Truncate, composed, parts
 from lesion.edits.units import ScaleMatrix
-from lesion.engines.engine import Request
-from lesion.report.values import Estimate, Value
+from lesion.report.values import Estimate
 from lesion.statistics.paired import accuracy
+from lesion.studies.truncation.forbidding import FORBIDDEN, Forbidding
 from lesion.studies.truncation.result import Rival
 from lesion.studies.truncation.search import Items, Search, Split
 from lesion.tasks.contrast import forced
 from lesion.tasks.task import Item, Task
 from lesion.tasks.wrapped import Relation, has_relations
 
-FORBIDDEN = (1, 3, 10)
-"""So many of the most frequent wrong first tokens are forbidden."""
 DRAWS = 5
 """Random subspaces."""
 FACTORS = (0.75, 0.5, 0.25, 0.0)
 """By which the matrices are multiplied; the best of them on validation items is tested."""
 Right = Bool[np.ndarray, " items"]
-
-
-class FirstTokens(Value):
-    """The first token of the unedited model's answer to each of some prompts; None of an empty answer."""
-
-    tokens: tuple[int | None, ...]
 
 
 def answers_after_the_search(split: Split) -> dict[str, int]:
@@ -66,7 +54,6 @@ class Rivals:
 
     search: Search
     evaluation: Evaluation
-    folder: Path
 
     def of(self, edits: Sequence[Edit]) -> tuple[Rival, ...]:
         """The rivals of an edit on the test items of every task; where there is none, those of the unedited model."""
@@ -80,29 +67,22 @@ class Rivals:
 
     def _forbidding(self, choice: TaskChoice, edits: Sequence[Edit]) -> list[Rival]:
         task = self.search.parts.tasks[choice]
-        if task.kind not in ("generate", "contrast"):
-            return []
         validation, test = self.search.parts.validation[choice], self.search.parts.test[choice]
-        frequent = self._wrong_first_tokens(choice, task, validation)
-        numbers = list(dict.fromkeys(min(number, len(frequent)) for number in FORBIDDEN if frequent))
-        without = [_without(choice, tuple(frequent[:number])) for number in numbers]
-        # All in one round: prompts are shared, whatever is forbidden behind them.
-        for items, under in ((validation, ()), (test, edits)):
-            self._evaluate(dict.fromkeys(without, task), dict.fromkeys(without, items), under)
-        scores = [float(self._right(each, validation).mean()) for each in (choice, *without)]
-        best = scores.index(max(scores))  # of equals the fewest tokens: 0 where none is as good
-        decode, unedited = self.search.cache.model.tokenizer.decode, self._right(choice, test)
+        forbidding = Forbidding(self.evaluation, self.search.cache)
+        tried = forbidding.tried(choice, task, validation)
+        self._evaluate(dict.fromkeys(tried.choices, task), dict.fromkeys(tried.choices, test), edits)
+        unedited = self._right(choice, test)
         return [
             Rival(
                 task=choice.name,
                 what="forbidden",
                 rival=str(BASELINE),
-                forbidden=tuple(decode([token]) for token in each.forbid or ()),
-                fitted=number == best,
-                validation=scores[number],
+                forbidden=forbidding.texts(each),
+                fitted=number == tried.best,
+                validation=tried.scores[number],
                 **self._compared(*(self._right(each, test, under) for under in (BASELINE, *edits)), unedited=unedited),
             )
-            for number, each in enumerate(without, 1)
+            for number, each in enumerate(tried.choices, 1)
         ]
 
     def _forced(self, choice: TaskChoice, edits: Sequence[Edit]) -> list[Rival]:
@@ -179,32 +159,6 @@ class Rivals:
         own = self.search.parts.tasks
         self.search.cache.ask({choice: task for choice, task in tasks.items() if choice not in own}, items)
         self.search.cache.evaluate(tasks, items, edits, "answers of rivals")
-
-    def _wrong_first_tokens(self, choice: TaskChoice, task: Task, items: Sequence[Item]) -> list[int]:
-        """The first tokens of the unedited model's wrong answers to these items, the most frequent first."""
-        study, model = self.search.study, self.search.cache.model
-        right = self._right(choice, items)
-        wrong = {choice: [item for item, is_right in zip(items, right, strict=True) if not is_right]}
-        pending = pending_cells(study, study.model, model, {choice: task}, wrong, ())
-        asked = [(cell.prompt, str(cell.decoding)) for cell in pending.values()]
-        key = cells.key_of({"first tokens": [model.fingerprint, *asked]})
-        first = cells.read(self.folder, key, FirstTokens)
-        if first is None:
-            requests = [
-                Request(name, cell.prompt, BASELINE, replace(cell.decoding, max_new_tokens=1, thinking_tokens=0))
-                for name, cell in pending.items()
-            ]
-            responses = {response.key: response for response in self.evaluation.engine(model).answer(requests)}
-            first = FirstTokens(tokens=tuple(next(iter(responses[name].token_ids), None) for name in pending))
-            cells.write(self.folder, key, first)
-        counts = Counter(token for token in first.tokens if token is not None)
-        return sorted(counts, key=lambda token: (-counts[token], token))
-
-
-def _without(choice: TaskChoice, tokens: tuple[int, ...]) -> TaskChoice:
-    """The same task where no answer begins with these tokens either."""
-    name = f"forbid {','.join(map(str, tokens))}:{choice.name}"
-    return choice.model_copy(update={"name": name, "forbid": (*(choice.forbid or ()), *tokens)})
 
 
 def _multiplied(cut: Truncate, factor: float) -> ScaleMatrix:

@@ -45,7 +45,7 @@ from lesion.studies.truncation.result import (
     Unedited,
 )
 from lesion.studies.truncation.rivals import Rivals, answers_after_the_search
-from lesion.studies.truncation.search import Items, Search, collapsed, grid, screen_tasks, split
+from lesion.studies.truncation.search import Items, Search, collapsed, grid, merged_note, screen_tasks, split
 from lesion.studies.truncation.study import EditSearch, TruncationStudy
 from lesion.tasks.catalogue import find
 from lesion.tasks.task import Item, Task
@@ -129,7 +129,7 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
         search.run()
         evaluation.later = {}
         search.evaluate(parts.test, search.tested, "test answers")
-        summary = summarise(search, model, merged, Rivals(search, evaluation, folder).of(search.tested[-1:]))
+        summary = summarise(search, model, merged, Rivals(search, evaluation).of(search.tested[-1:]))
         requested = set(cache.requested)
         # A checkpoint that fails takes nothing with it.
         leave_edit(folder, _without(summary, study.revisions), search.composed or search.chosen, model)
@@ -229,10 +229,7 @@ def summarise(search: Search, model: Model, merged: int, rivals: tuple[Rival, ..
         rivals=rivals,
         spectra=tuple(_spectra(search, model)),
         tokens=tuple(_tokens(search)),
-        notes=(
-            *search.notes,
-            *[f"{merged} keeps leave the same components as another, or all, and were not asked again."] * bool(merged),
-        ),
+        notes=(*search.notes, *merged_note(merged)),
     )
 
 

@@ -72,6 +72,11 @@ def grid(
     return cells, merged
 
 
+def merged_note(merged: int) -> list[str]:
+    """Of keeps that were the same as others, that they are not asked; of none nothing."""
+    return [f"{merged} keeps leave the same components as another, or all, and were not asked again."] * bool(merged)
+
+
 def _named(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str]) -> set[str]:
     """The names of matrices that are meant; every word must mean at least one."""
     there = list(dict.fromkeys(name for layer in layers for name in anatomy.block(layer).matrices))
