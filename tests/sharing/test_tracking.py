@@ -25,6 +25,7 @@ class Library(ModuleType):
 
         def call(*arguments, **named):
             self.calls.append((method, arguments, named))
+            print(f"* {method}: a tracker speaks of itself")
             if method in self.broken:
                 raise OSError(f"no {method}")
             return SimpleNamespace(method=method, arguments=arguments, named=named)
@@ -48,6 +49,10 @@ def test_progress_claims_and_figures_reach_a_tracker_of_runs(library, capsys, tm
     monkeypatch.chdir(tmp_path)
     done = lesion(capsys, *ASKED, "--out", "study", "--track", library.__name__)
     assert done.code == 0, done.err
+    assert "speaks of itself" not in done.out
+    assert ("trackio keeps this run as ablation; see it with" in " ".join(done.err.split())) == (
+        library.__name__ == "trackio"
+    )
     ((_, begun),) = library.named("init")
     assert (begun["project"], begun["name"], begun["config"]["seed"]) == ("lesion", "ablation", "0")
     *progress, last = library.named("log")

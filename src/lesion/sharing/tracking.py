@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from lesion.sharing import privacy
 
 LIBRARIES = ("trackio", "wandb", "mlflow")
 PROJECT = "lesion"
+SHOWN_BY = {"trackio": f"trackio show --project {PROJECT}", "mlflow": "mlflow ui"}
+"""Commands that show the runs here; wandb says itself where they are."""
 EVERY = 5.0
 """Seconds between two points of progress."""
 
@@ -131,11 +134,17 @@ class Tracked:
     def attempt(self, telling: Callable[[], None]) -> None:
         """Tell the tracker something."""
         try:
-            telling()
+            with silenced():
+                telling()
         except Exception as error:
             if not self._failed:
                 self._inner.note(f"The tracker failed ({reason(error)}); the study goes on without it.")
             self._failed = True
+
+
+def silenced() -> AbstractContextManager[Any]:
+    """Whatever a tracker prints of itself is no part of what a command says."""
+    return redirect_stdout(io.StringIO())
 
 
 @contextmanager
@@ -147,9 +156,12 @@ def tracked(library: str, study: StudyFile, watcher: Watcher) -> Iterator[Tracke
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in entries.items()}
     settings = {key: privacy.replaced(value, names) for key, value in texts.items()}
     try:
-        kept.begin(study.name, settings)
+        with silenced():
+            kept.begin(study.name, settings)
     except Exception as error:
         raise LesionError(f"{library} keeps no run ({reason(error)}); mend that, or leave --track out.") from error
+    if library in SHOWN_BY:
+        watcher.note(f"{library} keeps this run as {study.name}; see it with `{SHOWN_BY[library]}`.")
     watching = Tracked(watcher, kept)
     try:
         yield watching
