@@ -405,8 +405,8 @@ def search(
         matrices: Matrices to truncate: mlp.up, attention.o, …, a branch (mlp, attention), or all.
         keep: Fraction of a truncated matrix's rank that is kept; the rest of its spectrum is removed.
         side: Side of the spectrum that is kept: top, bottom or both.
-        controls: Task that must not get worse; tested, and no part of the choice.
-        margin: A control or a dropped run is no worse where its loss is shown to be smaller, in points.
+        controls: Task that must not get worse; tested, and no part of the choice. Running text: its perplexity.
+        margin: A control or a dropped run is no worse where its loss is shown to be smaller, in points; of perplexity in percent.
         validation: Share of items for the choice, half of them for the screen; the others test it.
         screen: Candidates that are left by the screen, which looks at log-probabilities of the gold answers: the best of those that are to make the model better, and of the drops of each length; none: no screen.
         layers: Blocks: all, or numbers and ranges such as 0-3,7.

@@ -28,6 +28,7 @@ class CachedAnswer:
     parsed: str | None
     scores: tuple[float, ...]
     ranks: tuple[int, ...]
+    tokens: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class CachedAnswers:
 
     def _read(self, task: str | None = None) -> None:
         stored = self._evaluation.store.answers(model=self._chosen.name, task=task)
-        columns = ("edit", "task", "item", "correct", "parsed", "scores", "ranks")
+        columns = ("edit", "task", "item", "correct", "parsed", "scores", "ranks", "tokens")
         for edit, task, item, correct, *rest in zip(*(stored[column] for column in columns), strict=True):
             self._cache[edit, task, item] = CachedAnswer(bool(correct), *rest)
 
@@ -111,7 +112,9 @@ class CachedAnswers:
             for row in rows:
                 # As the store keeps it, so that a run that goes on from the store ends with the same numbers.
                 parsed = None if row.parsed is None else storable(row.parsed)
-                self._cache[row.edit, row.task, row.item] = CachedAnswer(row.correct, parsed, row.scores, row.ranks)
+                self._cache[row.edit, row.task, row.item] = CachedAnswer(
+                    row.correct, parsed, row.scores, row.ranks, row.tokens
+                )
             yield rows
 
     def answers(self, task: TaskChoice, items: Sequence[Item], edit: Edit) -> Answers:
@@ -135,6 +138,17 @@ class CachedAnswers:
             np.array(ranks, dtype=np.int64).reshape(shape),
             tuple(answer.scores[len(answer.ranks) :] if answer.ranks else () for answer in answers),
         )
+
+    def texts(
+        self, task: TaskChoice, items: Sequence[Item], edit: Edit
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """[items] log-probability of each passage of running text in nats, NaN where it is not finite, and its tokens.
+
+        All of them must have been evaluated.
+        """
+        answers = [self._cache[str(edit), task.name, item.id] for item in items]
+        scores = [answer.scores[0] if answer.scores else math.nan for answer in answers]
+        return np.array(scores, dtype=np.float64), np.array([answer.tokens for answer in answers], dtype=np.int64)
 
     def golds(self, task: TaskChoice, items: Sequence[Item], edit: Edit) -> NDArray[np.float64]:
         """[items] log-probability of the gold answer, where only that may have been evaluated."""

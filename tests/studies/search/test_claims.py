@@ -12,6 +12,7 @@ from lesion.studies.search.report import (
     RandomCandidate,
     SearchSummary,
     TaskSplit,
+    TextTest,
 )
 from lesion.studies.search.run import _verdict
 from lesion.studies.search.study import SearchStudy
@@ -38,7 +39,7 @@ def row(name, contest="better", how="3 blocks twice (×0.5)", length=3):
     return CandidateRow(name=name, contest=contest, how=how, **shared)
 
 
-def summary(*tests, choices=None, rivals=(), forbidden=(), kind="generate"):
+def summary(*tests, choices=None, rivals=(), forbidden=(), texts=(), kind="generate"):
     contests = dict.fromkeys(test.contest for test in tests)
     candidates = {test.contest: test.candidate for test in tests}
     shared = {"candidates": 480, "finalists": 16, "gain": 0.09}
@@ -55,7 +56,7 @@ def summary(*tests, choices=None, rivals=(), forbidden=(), kind="generate"):
             row(TWICE), row(OUT, "drop 1", "1 block left out", 1), row(RUN, "drop 2", "2 blocks left out", 2),
         ),
         choices=tuple(made if choices is None else choices), tests=tests, rivals=rivals,
-        forbidden=forbidden,
+        forbidden=forbidden, texts=texts,
     )  # fmt: skip
 
 
@@ -201,6 +202,29 @@ def test_the_first_sentence_names_the_controls_that_a_choice_costs():
 def test_a_control_is_no_worse_worse_or_cannot_be_told(verdict, gain, text):
     control = on_test(gain, task="facts", control=True, verdict=verdict)
     assert said(report.whether_controls_are_worse, control).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (
+            "no worse",
+            f"wiki is no worse with {TWICE}: its perplexity rises by less than 2 % (20.5 to 20.6: × 1.005 [",
+        ),
+        ("worse", f"wiki is worse with {TWICE}: its perplexity rises by more than 2 % (20.5 to"),
+        ("cannot be told", f"Whether the perplexity of wiki rises by 2 % with {TWICE} cannot be told (20.5 to"),
+    ],
+)
+def test_running_text_is_held_against_the_margin_in_percent(verdict, text):
+    passage = TextTest(
+        task="wiki", contest="better", candidate=TWICE, model="m", edit="baseline", texts=40, tokens=9000,
+        baseline=20.5, perplexity=20.6, ratio=estimate(1.005, 1.001, 1.009), verdict=verdict,
+    )  # fmt: skip
+    assert said(report.whether_controls_are_worse, texts=[passage]).startswith(text)
+    first = said(report.what_the_test_shows, on_test(GAIN), texts=[passage])
+    assert ("on test items, at a loss of more than the margin on wiki." in first) == (verdict == "worse")
+    shown = summary(on_test(GAIN), texts=[passage])
+    assert report._held(shown, shown.choices[0]) == (verdict != "worse")
 
 
 def test_the_gain_on_the_items_that_chose_stands_beside_what_luck_gives():

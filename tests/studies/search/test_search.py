@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import searching
 import torch
-from layouts import LIMIT, by_hand, greedy, questions, study
+from layouts import LIMIT, by_hand, greedy, prompt, questions, study
 from scipy.stats import binom, binomtest
 from searching import Known, Say
 from transformers import AutoModelForCausalLM
@@ -28,6 +28,7 @@ from lesion.studies.search.run import summarise
 from lesion.studies.search.search import Networks, Search, candidates
 from lesion.studies.search.study import METHOD
 from lesion.tasks.catalogue import find
+from lesion.tasks.continuations import encode_passage
 from runs import recall_search, run_search
 from tiny import model, tiny, tokenizer
 
@@ -280,6 +281,33 @@ def last_half(file):
     """The second half of the items in the order of their draw."""
     ids = [json.loads(line)["id"] for line in file.read_text().splitlines()]
     return sorted(ids, key=lambda each: hashlib.sha256(f"0:{each}".encode()).digest())[len(ids) // 2 :]
+
+
+def test_a_control_of_running_text_has_the_ratio_of_plain_perplexities_and_a_task_cannot_be_one(llama, tmp_path):
+    file = questions(tmp_path / "q.jsonl", tiny("llama"), 12)
+    (tmp_path / "t.txt").write_text("\n\n".join(f"{prompt(n)} " * 30 for n in range(5)))
+    control = f"text:{tmp_path / 't.txt'}"
+    what = study(file, family=["drop"], lengths=[1], controls=[control], margin=30)
+    result = run_search(what, tmp_path / "out", model=llama)
+    (row,) = result.summary.texts
+    passages = [encode_passage(llama, find(control), item) for item in find(control).load()]
+    assert (row.texts, row.tokens) == (len(passages), sum(len(passage) for _, passage in passages))
+    order = [block for block in range(3) if row.candidate != f"block {block} left out"]
+
+    def perplexity(network):
+        lost = 0.0
+        for ahead, passage in passages:
+            with torch.no_grad():
+                logits = network(torch.tensor([[*ahead, *passage]])).logits[0, len(ahead) - 1 : -1].double()
+            lost -= float(logits.log_softmax(-1)[range(len(passage)), list(passage)].sum())
+        return np.exp(lost / row.tokens)
+
+    before, after = perplexity(tiny("llama")), perplexity(by_hand(tiny("llama"), order))
+    assert (row.baseline, row.perplexity, row.ratio.value) == pytest.approx((before, after, after / before), rel=1e-4)
+    (claim,) = report.whether_controls_are_worse(result.summary)
+    assert "perplexity" in claim.text
+    with pytest.raises(LesionError, match=r"is scored, not judged.*search by a task that is answered"):
+        run_search(study(control, family=["drop"], lengths=[1]), tmp_path / "other", model=llama)
 
 
 def test_the_page_begins_with_the_test_and_files_have_every_number(llama, tmp_path, tab):

@@ -22,7 +22,7 @@ from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, derived, p_text
 from lesion.report.table import Table
-from lesion.report.values import CHANGE, NATS, SHARE, Estimate, Number, Value
+from lesion.report.values import CHANGE, FIGURES, NATS, SHARE, Estimate, Number, Value, decimals
 from lesion.report.wording import counted
 from lesion.studies.search.search import BETTER
 from lesion.studies.search.study import Family, SearchStudy
@@ -143,6 +143,29 @@ class CandidateTest(Row):
         return 0 if self.one_answer else self.gain.shown
 
 
+class TextTest(Row):
+    """A chosen candidate on a control of running text.
+
+    Attributes:
+        texts, tokens: how many were read.
+        baseline, perplexity: of the unedited model, and with the candidate.
+        ratio: of the second to the first, with an interval that is corrected for the number of controls and dropped
+            runs (Bonferroni); `verdict` follows from it: no worse where it rises by less than the margin, in percent.
+    """
+
+    task: str = column("Task", label=True)
+    contest: str = column()
+    candidate: str = column("Candidate", label=True)
+    model: str = column()
+    edit: str = column()
+    texts: int = column("Texts")
+    tokens: int = column("Tokens")
+    baseline: Number = column("Unedited", FIGURES)
+    perplexity: Number = column("Perplexity", FIGURES)
+    ratio: Estimate = column("Ratio", decimals(3))
+    verdict: Verdict = column("Within the margin")
+
+
 class RandomCandidate(Row):
     """A random candidate of the kind of the chosen one on a task's test items; `beyond`: what the chosen one adds."""
 
@@ -212,6 +235,7 @@ class SearchSummary(Summary):
     choices: tuple[ContestChoice, ...]
     luck: tuple[Luck, ...] = ()
     tests: tuple[CandidateTest, ...] = ()
+    texts: tuple[TextTest, ...] = Field(default=(), exclude_if=lambda rows: not rows)
     rivals: tuple[RandomCandidate, ...] = ()
     forbidden: tuple[Forbidden, ...] = Field(default=(), exclude_if=lambda rows: not rows)
 
@@ -221,7 +245,8 @@ class SearchSummary(Summary):
 
     def worse_beside(self, test: CandidateTest) -> list[str]:
         """The other tasks and controls that are shown to lose more than the margin with the same candidate."""
-        own = [each for each in self.tests if each.contest == test.contest and each.task != test.task]
+        every: list[CandidateTest | TextTest] = [*self.tests, *self.texts]
+        own = [each for each in every if each.contest == test.contest and each.task != test.task]
         return [each.task for each in own if each.verdict == "worse"]
 
     def gains_of_rivals(self, test: CandidateTest) -> list[float]:
@@ -277,7 +302,8 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
             yield Claim((one_answer(test.candidate, test.task),), (test,))
             continue
         worse = summary.worse_beside(test)
-        cost = f", at a loss of more than {_margin(summary)} on {wording.listed(worse)}" if worse else ""
+        margin = "the margin" if any(text.task in worse for text in summary.texts) else _margin(summary)
+        cost = f", at a loss of more than {margin} on {wording.listed(worse)}" if worse else ""
         first = f"{_moves(test)}{UNSHOWN.get(test.shown, cost)}{_taken(summary, test)}."
         yield Claim((first, size(test.gain, test.items), *_beside_rivals(summary, test)), (test,))
 
@@ -339,7 +365,9 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
     """Whether a chosen candidate leaves the controls no worse than a margin.
 
     Says: T is no worse with C: it loses less than the margin. | T is worse with C: it loses more than the margin. |
-    Whether T loses the margin with C cannot be told.
+    Whether T loses the margin with C cannot be told. | T is no worse with C: its perplexity rises by less than the
+    margin. | T is worse with C: its perplexity rises by more than the margin. | Whether the perplexity of T rises by
+    the margin with C cannot be told.
     Needs: an interval, corrected for the number of such tests (Bonferroni), that lies on one side of the margin's loss;
     for no worse, more than the margin above guessing
     """
@@ -351,6 +379,16 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
             "cannot be told": f"Whether {test.task} loses {margin} with {test.candidate} cannot be told",
         }[test.verdict or "cannot be told"]
         yield Claim((f"{text} ({change}).",), (test,))
+    for passage in summary.texts:
+        of, name, margin = passage.task, passage.candidate, f"{summary.study.margin:g} %"
+        text = {
+            "no worse": f"{of} is no worse with {name}: its perplexity rises by less than {margin}",
+            "worse": f"{of} is worse with {name}: its perplexity rises by more than {margin}",
+            "cannot be told": f"Whether the perplexity of {of} rises by {margin} with {name} cannot be told",
+        }[passage.verdict]
+        ratio = f"× {decimals(3).text(passage.ratio)}, {counted(passage.texts, 'text')}"
+        before, after = FIGURES.text(passage.baseline), FIGURES.text(passage.perplexity)
+        yield Claim((f"{text} ({before} to {after}: {ratio}).",), (passage,))
 
 
 @rule
@@ -434,6 +472,7 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
     if not any(choice.contest == BETTER for choice in summary.choices):
         title = f"Which blocks can {summary.model.name} do without?"
     tests = Rows("test", summary.tests, (CandidateTest,), "On test items", marked="control")
+    texts = Rows("texts", summary.texts, (TextTest,), "Running text")
     rivals = Rows("rivals", summary.rivals, (RandomCandidate,), "Random candidates of the kind, on test items")
     forbidden = Rows(
         "forbidden", summary.forbidden, (Forbidden,), "Frequent wrong first tokens forbidden, on test items"
@@ -449,7 +488,7 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
         ),
         (*what_the_test_shows(summary), *what_can_be_left_out(summary)),
         own=(
-            *(Folded(rows.title, (Table.of(rows),)) for rows in (tests, rivals, forbidden) if rows.records),
+            *(Folded(rows.title, (Table.of(rows),)) for rows in (tests, texts, rivals, forbidden) if rows.records),
             *[Folded("Write it as a checkpoint", (Prose(items=commands),))] * bool(commands),
         ),
         wide=True,
@@ -511,6 +550,8 @@ def _held(summary: SearchSummary, choice: ContestChoice) -> bool:
     """
     tests, controls = summary.of(choice.contest), summary.of(choice.contest, control=True)
     if any(test.one_answer for test in tests) or any(test.verdict == "worse" for test in controls):
+        return False
+    if any(text.verdict == "worse" for text in summary.texts if text.contest == choice.contest):
         return False
     if any(row.takes for row in summary.forbidden if row.contest == choice.contest == BETTER):
         return False

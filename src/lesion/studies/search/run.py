@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,7 +21,7 @@ from lesion.models.load import Model
 from lesion.models.order import Order, order_text
 from lesion.models.reordered import in_order
 from lesion.report.values import Estimate
-from lesion.statistics.contrasts import mean
+from lesion.statistics.contrasts import mean, perplexity, perplexity_ratio
 from lesion.statistics.luck import p_of_best
 from lesion.statistics.paired import accuracy, holm
 from lesion.studies.search.report import (
@@ -33,6 +34,7 @@ from lesion.studies.search.report import (
     SearchResult,
     SearchSummary,
     TaskSplit,
+    TextTest,
     Verdict,
 )
 from lesion.studies.search.search import (
@@ -66,10 +68,11 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
     for note in without_effect(study, model.anatomy, layers, everyone):
         run.watcher.note(note)
     everyone = _of_possible_orders(run, model, everyone)
+    answered = {choice: task for choice, task in {**tasks, **controls}.items() if task.kind != "score"}
     # What is wrong with an item is said before hours of search.
-    refuse_unfit_items(study, model, {**tasks, **controls}, items)
+    refuse_unfit_items(study, model, answered, items)
     with run.evaluation(study, items, tasks={**tasks, **controls}) as evaluation:
-        evaluation.ask(gold_tasks({**tasks, **controls}))
+        evaluation.ask(gold_tasks(answered))
         evaluation.add(study.model.name, model)
         parts = split(tasks, {choice: items[choice] for choice in tasks}, study.validation)
         most = max(map(len, by_contest(everyone).values()))
@@ -179,6 +182,7 @@ def summarise(search: Search, model: Model) -> SearchSummary:
         choices=tuple(_choice(contest, len(model.anatomy.blocks), study.level) for contest in search.contests),
         luck=tuple(Luck(gain=float(gain), share=share) for share, gain in by_luck),
         tests=tuple(_tests(search)),
+        texts=tuple(_texts(search)),
         rivals=tuple(_rivals(search)),
     )  # fmt: skip
 
@@ -215,10 +219,8 @@ def _choice(contest: Contest, blocks: int, level: float) -> ContestChoice:
 
 def _tests(search: Search) -> Iterator[CandidateTest]:
     """The chosen candidates on test items; p of those that are to be better corrected over tasks and searches."""
-    chosen = [(contest, contest.chosen) for contest in search.contests if contest.chosen is not None]
-    pairs = [(contest, each, choice) for contest, each in chosen for choice in (*search.tasks, *search.controls)]
-    margins = sum(_has_margin(search, contest, choice) for contest, _, choice in pairs)
-    tests = [_test(search, contest, each, choice, margins) for contest, each, choice in pairs]
+    pairs = [pair for pair in _chosen(search) if pair[2] not in search.running]
+    tests = [_test(search, contest, each, choice) for contest, each, choice in pairs]
     better = [place for place, (contest, _, choice) in enumerate(pairs) if not _has_margin(search, contest, choice)]
     p = [tests[place].gain.p or 0.0 for place in better]
     looks = search.earlier + 1
@@ -228,15 +230,47 @@ def _tests(search: Search) -> Iterator[CandidateTest]:
         yield test.model_copy(update={"gain": test.gain.model_copy(update={"p_corrected": corrected.get(place)})})
 
 
+def _chosen(search: Search) -> list[tuple[Contest, Candidate, TaskChoice]]:
+    """Every chosen candidate with every task and control."""
+    chosen = [(contest, contest.chosen) for contest in search.contests if contest.chosen is not None]
+    return [(contest, each, choice) for contest, each in chosen for choice in (*search.tasks, *search.controls)]
+
+
+def _within(search: Search) -> float:
+    """The level of intervals that are held against a margin: corrected for their number, and for earlier searches."""
+    margins = sum(_has_margin(search, contest, choice) for contest, _, choice in _chosen(search))
+    return 1 - (1 - search.study.level) / (margins * (search.earlier + 1))
+
+
+def _texts(search: Search) -> Iterator[TextTest]:
+    """The chosen candidates on controls of running text."""
+    study, networks = search.study, search.networks
+    for contest, candidate, choice in _chosen(search):
+        if choice not in search.running:
+            continue
+        items = search.test[choice]
+        (before, tokens), (after, _) = (networks.texts(each, choice, items) for each in (None, candidate))
+        ratio = Estimate.of(perplexity_ratio(before, after, tokens, _within(search)))
+        most = 1 + study.margin / 100
+        lost = math.inf if ratio.high is None else ratio.high
+        verdict: Verdict = "no worse" if lost < most else "worse" if (ratio.low or 0.0) > most else "cannot be told"
+        yield TextTest(
+            task=choice.name, contest=contest.name, candidate=candidate.name,
+            model=networks.name(candidate.order), edit=str(candidate.edit), texts=len(items), tokens=int(tokens.sum()),
+            baseline=perplexity(before, tokens).value, perplexity=perplexity(after, tokens).value, ratio=ratio,
+            verdict=verdict,
+        )  # fmt: skip
+
+
 def _has_margin(search: Search, contest: Contest, choice: TaskChoice) -> bool:
     return contest.name != BETTER or choice in search.controls
 
 
-def _test(search: Search, contest: Contest, candidate: Candidate, choice: TaskChoice, margins: int) -> CandidateTest:
+def _test(search: Search, contest: Contest, candidate: Candidate, choice: TaskChoice) -> CandidateTest:
     study, items, networks = search.study, search.test[choice], search.networks
     before, after = (networks.answers(each, choice, items) for each in (None, candidate))
     within = _has_margin(search, contest, choice)
-    level = 1 - (1 - study.level) / ((margins if within else 1) * (search.earlier + 1))
+    level = _within(search) if within else 1 - (1 - study.level) / (search.earlier + 1)
     gain = Estimate.dropped(before.right, after.right, level).negative
     room = float(before.right.mean()) - guessing({**search.tasks, **search.controls}[choice], items)
     return CandidateTest(

@@ -94,9 +94,9 @@ def without_effect(
     if "truncate" in study.family:
         merged = grid(anatomy, layers, study.matrices, study.keep, study.side)[1]
         notes += merged_note(merged)
-    most = max(map(len, by_contest(found).values()))
-    if study.screen not in ("none", SearchStudy.model_fields["screen"].default) and most <= study.screen:
-        notes.append(f"Every candidate is evaluated in full: a screen to {study.screen} would leave none out.")
+    most, left = max(map(len, by_contest(found).values())), study.screen
+    if left not in ("none", SearchStudy.model_fields["screen"].default) and most <= int(left):
+        notes.append(f"Every candidate is evaluated in full: a screen to {left} would leave none out.")
     return notes
 
 
@@ -274,6 +274,13 @@ class Networks:
         cache, edit = self._of(candidate)
         return cache.answers(choice, items, edit)
 
+    def texts(
+        self, candidate: Candidate | None, choice: TaskChoice, items: Sequence[Item]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of running text: log-probabilities under a candidate, and numbers of tokens."""
+        cache, edit = self._of(candidate)
+        return cache.texts(choice, items, edit)
+
     def gold(self, candidate: Candidate | None, choice: TaskChoice, items: Sequence[Item]) -> float:
         """The mean log-probability of the gold answers."""
         cache, edit = self._of(candidate)
@@ -311,7 +318,7 @@ class Search:
     """A search at work.
 
     Args:
-        tasks: on which candidates are chosen; controls: beside.
+        tasks: on which candidates are chosen; controls: beside, also running text.
         screen, choice, test: the items of each task that screen, choose and test; test also of the controls.
         earlier: searches whose choices these items have tested already.
         screened: gain of the log-probability of the gold answers in the screen, and on how many items of each task.
@@ -331,6 +338,11 @@ class Search:
 
     def __post_init__(self) -> None:
         self.contests = [Contest(name, own) for name, own in by_contest(self.candidates).items()]
+
+    @property
+    def running(self) -> set[TaskChoice]:
+        """The controls of running text, which have a perplexity and no accuracy."""
+        return {choice for choice, task in self.controls.items() if task.kind == "score"}
 
     @property
     def rounds(self) -> list[tuple[int, int]]:

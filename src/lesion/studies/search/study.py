@@ -66,7 +66,7 @@ class SearchStudy(EditSearch):
     side: Sides = SIDE
     controls: Listed[OneTask] = option(
         (),
-        help="Task that must not get worse; tested, and no part of the choice.",
+        help="Task that must not get worse; tested, and no part of the choice. Running text: its perplexity.",
         must="a list of tasks: strings, or tables with a name",
         name="control",
         many="repeat",
@@ -75,7 +75,8 @@ class SearchStudy(EditSearch):
     )
     margin: Annotated[Number, Field(gt=0, le=100)] = option(
         2.0,
-        help="A control or a dropped run is no worse where its loss is shown to be smaller, in points.",
+        help="A control or a dropped run is no worse where its loss is shown to be smaller, in points; of perplexity in"
+        " percent.",
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,
     )

@@ -64,7 +64,7 @@ def begun(
 ) -> tuple[Model, list[int], dict[TaskChoice, Sequence[Item]]]:
     """The model of a search, the blocks that it looks at, and the items of its tasks, two at least, and controls."""
     advice = "; search by a task that is answered, and evaluate what is found on others with `lesion evaluate`."
-    refuse_scored({**tasks, **controls}, advice)
+    refuse_scored(tasks, advice)
     items = run.drawn(study, {**tasks, **controls})
     for choice in tasks:
         if len(items[choice]) < 2:
