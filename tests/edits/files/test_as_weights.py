@@ -185,5 +185,7 @@ def test_an_edit_that_changes_nothing_is_named_as_it_was_typed():
     subject = model("llama")
     for matrix in ("1.attention.o", "1.mlp.down"):
         subject.anatomy.matrix(matrix).tensor.data.zero_()
-    with pytest.raises(lesion.UsageError, match="'1×0' changes nothing .* the weights that it would multiply are all 0"):
+    with pytest.raises(
+        lesion.UsageError, match=r"'1×0' changes nothing .* the weights that it would multiply are all 0"
+    ):
         edit_files("1x0", lambda: subject)
