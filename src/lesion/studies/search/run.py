@@ -253,7 +253,9 @@ def _texts(search: Search) -> Iterator[TextTest]:
         ratio = Estimate.of(perplexity_ratio(before, after, tokens, _within(search)))
         most = 1 + study.margin / 100
         lost = math.inf if ratio.high is None else ratio.high
-        verdict: Verdict = "no worse" if lost < most else "worse" if (ratio.low or 0.0) > most else "cannot be told"
+        broken = bool(np.isfinite(before).all() and not np.isfinite(after).all())
+        worse = broken or (ratio.low or 0.0) > most
+        verdict: Verdict = "no worse" if lost < most else "worse" if worse else "cannot be told"
         yield TextTest(
             task=choice.name, contest=contest.name, candidate=candidate.name,
             model=networks.name(candidate.order), edit=str(candidate.edit), texts=len(items), tokens=int(tokens.sum()),
