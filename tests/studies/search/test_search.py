@@ -231,7 +231,7 @@ def test_what_is_tested_is_what_two_lists_of_right_answers_say(llama, tmp_path):
         assert test.gain.value == pytest.approx((won - lost) / len(items))
         assert test.gain.p == pytest.approx(binomtest(won, won + lost).pvalue if won + lost else 1)
         if test in margins:  # a wider interval, for five of them
-            assert (test.gain.low > -0.3) == (test.verdict == "no worse")
+            assert (test.gain.low > -0.3 and test.baseline > 0.3) == (test.verdict == "no worse")
             assert (test.gain.high < -0.3) == (test.verdict == "worse")
             plain = paired_drop(*(np.array([each[item] for item in items]) for each in (right, before)), 1 - 0.05 / 5)
             assert (test.gain.low, test.gain.high) == pytest.approx((plain.low, plain.high))
