@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 import lesion
+from commandline import undrawn
 from lesion.report import drawing
 from lesion.report.publishing import html
 
@@ -130,7 +131,8 @@ def test_a_folder_that_has_grown_since_leaves_the_numbers_and_takes_the_answers_
 def test_a_search_of_many_items_keeps_its_file_small(tmp_path, monkeypatch):
     monkeypatch.setattr("lesion.studies.comparison.items.MOST_ROWS", 15)
     result = made(tmp_path, out=tmp_path / "out")
-    result.report()
+    with undrawn():
+        result.report()
     assert len(pd.read_csv(tmp_path / "out" / "items.csv")) == len(YES)
     assert len(result.items) == 2 * len(YES)
 

@@ -8,7 +8,7 @@ import torch
 from oracle import Listener
 from searching import COUNT, Known, Say, chance, contrasts, order, questions, study, validation
 
-from commandline import save, write
+from commandline import save, undrawn, write
 from lesion.edits.edit import Truncate
 from lesion.edits.files.artefact import read_edit
 from lesion.edits.spectra import spectra
@@ -43,7 +43,8 @@ def test_when_the_engine_dies_the_next_run_asks_the_rest_and_ends_with_the_same_
     rest = run_truncation(what, tmp_path / "out", model=llama, make_engine=engine)
     assert len(engine.asked) == rest.evaluated == whole.evaluated - lives
     for outcome in (whole, rest):
-        outcome.report()
+        with undrawn():
+            outcome.report()
     for name in ("summary.json", "cells.csv"):
         assert (rest.folder / name).read_bytes() == (whole.folder / name).read_bytes()
     assert rest.summary == whole.summary
