@@ -50,6 +50,8 @@ KINDS: dict[str, dict[str, Any]] = {
         **{"layer_types": ["mamba", "mamba", "mamba", "attention"] * 2, "shared_intermediate_size": 1536},
     },
     "mamba2": {"chunk_size": 64, "num_heads": 16, "head_dim": 64, "n_groups": 1, "state_size": 64, "expand": 2},
+    "mamba": {"state_size": 16, "expand": 2, "intermediate_size": 1024},
+    "falcon_mamba": {"state_size": 16, "expand": 2, "intermediate_size": 1024},
     "gemma4_text": {
         **{"hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": 8192, "num_kv_shared_layers": 4},
         **{"layer_types": ["sliding_attention", "full_attention"] * 4, "sliding_window": 64, "global_head_dim": 64},

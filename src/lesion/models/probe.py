@@ -91,7 +91,7 @@ def run(network: nn.Module, rows: int, other: int | None = None) -> None:
     tokens = torch.arange(TOKENS, device=embedding.device).repeat(rows, 1)
     if other is not None:
         tokens[other] = tokens[other].flip(0) + TOKENS
-    network(input_ids=tokens % embedding.shape[0])
+    network(input_ids=tokens % embedding.shape[0], use_cache=False)
 
 
 def traced(network: nn.Module, stack: nn.ModuleList, children: Callable[[nn.Module], Iterable[str]]) -> list[Trace]:

@@ -31,7 +31,9 @@ KINDS = {
     "granitemoehybrid": (True, True),
     "bamba": (True, True),  # told no positions, its code counts none that it has read
     "falcon_h1": (True, True),  # attention and a state in one block
-    "mamba2": (True, True),  # no attention
+    "mamba": (True, False),  # no attention; its code reads no text in parts
+    "falcon_mamba": (True, False),
+    "mamba2": (True, True),
     "jamba": (True, False),
     "lfm2": (True, True),  # convolutions
     "nemotron_h": (True, True),  # blocks that keep nothing
@@ -112,7 +114,7 @@ def test_options_of_several_lengths_are_scored_as_in_a_pass_of_their_own(model):
 
 
 @pytest.mark.parametrize("recorder", [anew, Recorder()])
-@pytest.mark.parametrize("kind", ["qwen3_next", "falcon_h1", "mamba2", "nemotron_h", "gemma4_text"])
+@pytest.mark.parametrize("kind", ["qwen3_next", "falcon_h1", "mamba", "mamba2", "nemotron_h", "gemma4_text"])
 def test_steps_over_states_are_recorded_and_replayed(kind, recorder):
     """Rows leave and enter, the window widens, and the batch shrinks."""
     model = made(kind)
@@ -123,7 +125,7 @@ def test_steps_over_states_are_recorded_and_replayed(kind, recorder):
     assert (engine.work.replayed > 20) is (recorder is not anew)
 
 
-@pytest.mark.parametrize("kind", ["qwen3_next", "falcon_h1", "mamba2", "gemma4_text", "llama4_text"])
+@pytest.mark.parametrize("kind", ["qwen3_next", "falcon_h1", "mamba", "mamba2", "gemma4_text", "llama4_text"])
 def test_effects_and_patched_runs_are_those_of_plain_passes(kind):
     texts = prompts(2, longest=12, seed=6, shortest=9)
     assert studies.effects(made(kind), texts) == ""

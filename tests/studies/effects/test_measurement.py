@@ -1,5 +1,7 @@
 """Numbers of one item against plain hooks on the network, numpy in float64, and the algebra of sums."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,11 @@ import torch
 from lesion.activations.readout import readout
 from lesion.edits.apply import applied
 from lesion.errors import LesionError
+from lesion.models.load import wrap
 from lesion.studies.ablation.sweep import sweep
 from lesion.studies.effects.measurement import Text, measure
-from tiny import model
+from lesion.verification import zoo
+from tiny import model, tokenizer
 
 TEXT = Text((1, 5, 6, 7, 30, 12), (9, 20, 33), classes=("result", "form", "result"))
 TEMPTED = Text((1, 5, 6, 7, 30, 12), (9,), tempting=20)
@@ -184,6 +188,26 @@ def test_the_number_of_rows_of_a_pass_changes_nothing(case):
     alone = measure(readout(lesion_model, TEXT.read), TEXT, edits, rows=1)
     for name in ("direct", "total", "frozen", "loss"):
         assert getattr(alone, name) == pytest.approx(getattr(measured[TEXT], name), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [("granite", {"residual_multiplier": 0.22}), ("falcon_h1", {"attn_out_multiplier": 0.9, "ssm_out_multiplier": 0})],
+)
+def test_what_branches_give_is_multiplied_by_the_numbers_of_the_architecture(kind, numbers):
+    """Where the state-space layer beside attention is multiplied by 0, heads are all that the attention writes."""
+    multiplied = wrap(zoo.made(kind), tokenizer(), kind)
+    for (name, number), layer in product(numbers.items(), multiplied.network.model.layers):
+        assert hasattr(layer, name)
+        setattr(layer, name, number)
+    own = measure(readout(multiplied, TEXT.read), TEXT, places(multiplied))
+    raw, _ = head_outputs(multiplied.network, TEXT)
+    branches = sum(value for place, value in own.direct.items() if place.count(".") == 1)
+    assert own.embedding + own.offset + branches == pytest.approx(relative(raw, TEXT), abs=1e-4)
+    for layer in range(4):
+        heads = [value for place, value in own.direct.items() if place.startswith(f"{layer}.attention.head.")]
+        assert sum(heads) == pytest.approx(own.direct[f"{layer}.attention"], abs=1e-4)
+        assert abs(sum(heads)) > 1e-3
 
 
 def test_branches_that_are_not_all_of_a_block_are_refused():

@@ -52,6 +52,14 @@ def test_blocks_that_lack_a_branch_are_left_out_of_its_unit_and_a_note_says_so(t
     }
 
 
+def test_what_no_item_can_show_is_refused_before_the_first(tmp_path):
+    strange, listener = model("llama"), Listener()
+    strange.network.model.layers[1].register_forward_hook(lambda module, args, output: output * 1.5)
+    with pytest.raises(library.LesionError, match=r"^Attention and MLP of block 1 of tiny:llama do not add up"):
+        library.effects(strange, str(questions(tmp_path / "sums.jsonl", 3)), watcher=listener)
+    assert not listener.begun
+
+
 def test_a_cell_that_was_changed_is_measured_again_with_a_note(tmp_path):
     llama, task = model("llama"), str(questions(tmp_path / "sums.jsonl", 4))
     first = library.effects(llama, task, out=tmp_path / "out")

@@ -120,7 +120,10 @@ class Slots(RowsCache):
         self._narrow(int(self.lengths[live].max()) if len(live) else 1)
 
     def step_inputs(self) -> tuple[Tensor, Tensor]:
-        """Make room for one token in every row; attention mask [rows, width + 1] and positions [rows, 1] for it."""
+        """Make room for one token in every row; attention mask [rows, width + 1] and positions [rows, 1] for it.
+
+        Without attention the mask is of the new token alone: Mamba 1 multiplies what it is given by it.
+        """
         if self.end >= self.mask.shape[1]:
             self._make_room(1)
         # A row that nobody reads has its steps counted too, but no position beyond those of the others: it might be
@@ -129,7 +132,7 @@ class Slots(RowsCache):
         end = self.end
         self.mask[:, end] = True
         device = self.mask.device
-        return self.mask[:, self.start : end + 1], self.lengths[:, None].to(device)
+        return self.mask[:, self.start if self.attending else end : end + 1], self.lengths[:, None].to(device)
 
     def advance(self) -> None:
         """The step's token has been written to every layer: it now belongs to the rows."""

@@ -140,11 +140,14 @@ class Masks:
         self._unmasked = {*kinds, *_RECURRENT} if by_kind and any(map(has_states, layers)) else set()
         self._sliding = {_ATTENDING.get(kinds[at], kinds[at]): windows[at] for at in attending} if by_kind else {}
         self._only = None if by_kind else next(iter(windows.values()), None)
+        self._attends = bool(attending)
         self._additive = model.network.config._attn_implementation == "eager"
         self._dtype = model.dtype
 
-    def of(self, slots: StaticSlots) -> Tensor | dict[str, Tensor | None]:
-        """For the next step."""
+    def of(self, slots: StaticSlots) -> Tensor | dict[str, Tensor | None] | None:
+        """For the next step; None where no block attends."""
+        if not self._attends:
+            return None
         if self._sliding:
             masks = {kind: self._mask(slots, sliding) for kind, sliding in self._sliding.items()}
             return {**dict.fromkeys(self._unmasked), "attention": next(iter(masks.values())), **masks}

@@ -36,13 +36,14 @@ class CleanPass:
     Attributes:
         streams: what enters block 0, and what every block gives, float32.
         branches: by address (`3.mlp`), what the attention or the MLP of a block adds, float32.
-        heads: by block, what its query heads give to the output matrix, side by side, and what that makes of them.
+        heads: by block, what its query heads give to the output matrix, side by side, what that makes of them, what the
+            module that adds it gives, and by what the block multiplies that.
         raw: what the head gives at the last positions.
     """
 
     streams: list[Float[Tensor, "tokens width"]]
     branches: dict[str, Float[Tensor, "tokens width"]]
-    heads: dict[int, tuple[Float[Tensor, "tokens heads_size"], Float[Tensor, "tokens width"]]]
+    heads: dict[int, tuple[Float[Tensor, "tokens heads_size"], Tensor, Tensor, float]]
     raw: Float[Tensor, "kept vocabulary"]
 
     def contribution(self, edit: Scale) -> Float[Tensor, "tokens width"]:
@@ -83,8 +84,9 @@ def clean_pass(
         for block in blocks:
             before(block.module, "hidden_states", ("enters", block.index), f"enters block {block.index}")
             after(block.module, ("leaves", block.index), f"leaves block {block.index}")
-        of_branches = [(block.index, branch) for block in blocks for branch in block.branches if branches]
-        tails = [(f"{index}.{branch.name}", branch.tails) for index, branch in of_branches]
+        tails = [
+            (f"{block.index}.{branch.name}", branch.tails) for block in blocks for branch in block.branches if branches
+        ]
         for address, modules in tails:
             for number, tail in enumerate(modules):
                 after(tail, (address, number), f"{address} adds")
@@ -96,15 +98,26 @@ def clean_pass(
         ids = torch.tensor([list(read)], device=model.device)
         # Given a number, Gemma's last blocks run on so many tokens.
         model.network(input_ids=ids, use_cache=False, logits_to_keep=torch.arange(len(read) - kept, len(read)))
+    factors = _factors(model, seen)
     added = {
-        address: torch.stack([seen[address, number] for number in range(len(modules))]).sum(0)
+        address: torch.stack([seen[address, n] * factors[address, n] for n in range(len(modules))]).sum(0)
         for address, modules in tails
         if modules
     }
-    _refuse_other_additions(model, seen, added)
     streams = [seen["enters", 0], *(seen["leaves", block.index] for block in blocks)]
-    own = {index: (seen["heads", index], seen["mixed", index]) for index in heads}
+    own = {}
+    for index in heads:
+        key = f"{index}.attention", _holding(model, index)
+        own[index] = seen["heads", index], seen["mixed", index], seen[key], factors[key]
     return CleanPass(streams, added, own, ended[1][0, -kept:])
+
+
+def _holding(model: Model, layer: int) -> int:
+    """Which tail of the attention of a block its heads pass through: that with their matrix, or the only one."""
+    attention = model.anatomy.block(layer).attention
+    assert attention is not None
+    matrix = model.anatomy.heads(layer).matrix.module
+    return next((n for n, tail in enumerate(attention.tails) if matrix in tail.modules()), len(attention.tails) - 1)
 
 
 @contextmanager
@@ -129,50 +142,59 @@ def _tolerance(model: Model) -> float:
     return EXACT if model.dtype == torch.float32 else ROUNDED
 
 
-def _refuse_other_additions(model: Model, seen: Mapping[Any, Tensor], added: Mapping[str, Tensor]) -> None:
+def _factors(model: Model, seen: Mapping[Any, Tensor]) -> dict[Any, float]:
+    """By what each block multiplies what the tails of its branches give before it adds that, by their keys."""
 
     def apart(one: Tensor, other: Tensor) -> bool:
         largest = max(float(one.abs().max()), float(other.abs().max()))
         return bool((one - other).abs().max() > _tolerance(model) * largest)
 
+    factors: dict[Any, float] = {}
     for block in model.anatomy.blocks:
         index = block.index
-        entered = seen["enters", index]
+        entered, left = seen["enters", index], seen["leaves", index]
         if index and apart(entered, seen["leaves", index - 1].to(entered.device)):
             raise LesionError(
                 f"What enters block {index} of {model.name} is not what left block {index - 1}, so direct effects would"
                 " not add up to the logit; use `lesion ablate` for this model."
             )
-        parts = [added[address] for branch in block.branches if (address := f"{index}.{branch.name}") in added]
+        keys = [key for key in seen if key[0] in {f"{index}.{branch.name}" for branch in block.branches}]
+        factors.update(dict.fromkeys(keys, 1.0))
         # Rounding is that of the streams, whose difference may be small beside them.
-        if len(parts) == 2 and apart(entered + parts[0] + parts[1], seen["leaves", index]):
-            raise LesionError(
-                f"Attention and MLP of block {index} of {model.name} do not add up to what the block adds, so their"
-                " direct effects cannot be told; measure whole blocks with --unit block."
-            )
+        if len({address for address, _ in keys}) == 2 and apart(entered + sum(seen[key] for key in keys), left):
+            parts = torch.stack([seen[key].flatten() for key in keys], 1).double().cpu()
+            fitted = torch.linalg.lstsq(parts, (left.double() - entered).cpu().view(-1, 1)).solution
+            if apart(entered.cpu() + (parts @ fitted).view(entered.shape), left.cpu()):
+                raise LesionError(
+                    f"Attention and MLP of block {index} of {model.name} do not add up to what the block adds, so their"
+                    " direct effects cannot be told; measure whole blocks with --unit block."
+                )
+            factors.update(zip(keys, fitted[:, 0].tolist(), strict=True))
+    return factors
 
 
 def head_contributions(model: Model, passed: CleanPass, layer: int) -> Callable[[int], Float[Tensor, "tokens width"]]:
     """What each query head of one block adds to the stream in one pass, by its number, float64.
 
     Attention adds f(W_O [head_0; head_1; …] + b), where f is nothing, or a norm whose scale is frozen as it is in the
-    pass (Gemma 2, OLMo 2). So the heads and the part of the bias add up to what the attention adds.
+    pass (Gemma 2, OLMo 2), and maybe a number of the architecture (Granite, Falcon-H1). So the heads and the part of
+    the bias add up to what the attention adds.
     """
     heads = model.anatomy.heads(layer)
-    given, mixed = passed.heads[layer]
+    given, mixed, gave, factor = passed.heads[layer]
     matrix = heads.matrix.storage.view(heads.matrix.tensor)
-    behind = _behind(model, layer, mixed, passed.branches[f"{layer}.attention"])
+    behind = _behind(model, layer, mixed, gave)
 
     def of(head: int) -> Float[Tensor, "tokens width"]:
         columns = slice(head * heads.size, (head + 1) * heads.size)
-        return behind(given[:, columns].double() @ matrix[:, columns].detach().double().T)
+        return behind(given[:, columns].double() @ matrix[:, columns].detach().double().T) * factor
 
     return of
 
 
-def _behind(model: Model, layer: int, mixed: Tensor, added: Tensor) -> Callable[[Tensor], Tensor]:
+def _behind(model: Model, layer: int, mixed: Tensor, gave: Tensor) -> Callable[[Tensor], Tensor]:
     """What stands behind the output matrix: nothing, or a norm with its scale frozen."""
-    if bool((mixed - added).abs().max() <= _tolerance(model) * added.abs().max()):
+    if bool((mixed - gave).abs().max() <= _tolerance(model) * gave.abs().max()):
         return lambda stream: stream
     attention = model.anatomy.block(layer).attention
     assert attention is not None
@@ -268,13 +290,20 @@ class Measured(Value):
     classes: dict[str, ClassSums]
 
 
+def contributions(
+    readout: Readout, text: Text, edits: Sequence[Scale]
+) -> tuple[CleanPass, dict[int, Callable[[int], Float[Tensor, "tokens width"]]]]:
+    """A pass over a text, and by block what each head adds; refused where what edits change cannot be told apart."""
+    headed = list(dict.fromkeys(edit.layer for edit in edits if isinstance(edit, ScaleHead)))
+    branches = any(edit.unit != "block" for edit in edits)
+    passed = clean_pass(readout, text.read, len(text.gold), branches=branches, heads=headed)
+    return passed, {layer: head_contributions(readout.model, passed, layer) for layer in headed}
+
+
 def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | None = None) -> Measured:
     """All numbers of one item."""
     model, kept = readout.model, len(text.gold)
-    headed = list(dict.fromkeys(edit.layer for edit in edits if isinstance(edit, ScaleHead)))
-    branches = any(edit.unit != "block" for edit in edits)
-    passed = clean_pass(readout, text.read, kept, branches=branches, heads=headed)
-    heads = {layer: head_contributions(model, passed, layer) for layer in headed}
+    passed, heads = contributions(readout, text, edits)
     last = passed.streams[-1][-kept:]
     frozen = readout.norm.frozen(last, model.name)
     gold = torch.tensor(text.gold, device=last.device)
