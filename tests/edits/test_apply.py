@@ -236,7 +236,7 @@ def test_a_branch_that_the_anatomy_does_not_know_is_an_error():
     blind = dataclasses.replace(
         subject.anatomy, blocks=tuple(dataclasses.replace(block, mlp=None) for block in subject.anatomy.blocks)
     )
-    with pytest.raises(UsageError, match=r"no mlp is known in block 1 of tiny:unknown"):
+    with pytest.raises(UsageError, match=r"No mlp is known in block 1 of tiny:unknown"):
         with applied(dataclasses.replace(subject, anatomy=blind), ScaleMlp(1)):
             pytest.fail("the edit was taken")
 

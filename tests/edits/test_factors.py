@@ -55,7 +55,7 @@ def test_a_block_that_is_not_there_is_named_with_those_that_are():
 
 
 def test_a_branch_that_was_not_found_is_an_error_and_the_other_branch_is_not():
-    with pytest.raises(UsageError, match=r"'2\.mlp×0' .* no mlp is known in block 2 of some-model"):
+    with pytest.raises(UsageError, match=r"No mlp is known in block 2 of some-model"):
         factors([ScaleMlp(2)], anatomy(mlp=False))
     assert factors([ScaleAttention(2)], anatomy(mlp=False))[2, 1, 0] == 0
 

@@ -255,7 +255,12 @@ def test_a_checkpoint_says_what_the_model_says_under_the_edit(kind, edit, tmp_pa
         # Its blocks run several times in a pass.
         ("hrm_text", "0.attention.head.0×0", "its attention is computed in several steps. Edit 0.attention as a whole"),
         ("mamba", "0.attention.head.0×0", "not made of heads that lie side by side. Edit 0.attention as a whole"),
-        ("mamba", "0.mlp.neuron.0×0", "could not be told apart. Edit 0 as a whole"),
+        (
+            "nemotron_h",
+            "1.attention×0",
+            r"No attention .* in block 1 .* Blocks with a known attention: 0, 2\. Edit whole",
+        ),
+        ("mamba", "0.mlp.neuron.0×0", "no mlp is known there. Edit 0 as a whole"),
         # Experts of the attention; a router whose weights reach no single module.
         ("jetmoe", "0.attention.head.0×0", "not all that its attention adds passes through one output matrix"),
         ("jetmoe", "0.mlp.expert.0×0", "experts of block 0 .* no single matrix ends its MLP.* Edit 0.mlp as a whole"),

@@ -63,12 +63,9 @@ def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks un
 
 def refuse_unknown(part: Scale | Replace, anatomy: Anatomy) -> None:
     """Refuse the edit of a block or branch that a model does not have."""
-    block = anatomy.block(part.layer)
-    if part.unit != "block" and getattr(block, part.unit) is None:
-        raise UsageError(
-            f"'{part}' names a place that was not found: no {part.unit} is known in block {part.layer} of"
-            f" {anatomy.name}. `lesion show {anatomy.name}` lists what is known; whole blocks can be edited."
-        )
+    anatomy.block(part.layer)
+    if part.unit != "block":
+        anatomy.branch(part.layer, part.unit)
 
 
 def scale_contribution(

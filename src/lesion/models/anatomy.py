@@ -90,7 +90,6 @@ def uncovered(
 
 
 HEAD = "head"
-NOT_APART = "which module it is could not be told apart"
 UNEVEN = "its output matrix cannot be cut into as many heads as the configuration says"
 
 
@@ -220,6 +219,17 @@ class Anatomy:
             raise UsageError(f"there is no block {index}: {self.name} has blocks 0 to {len(self.blocks) - 1}.")
         return self.blocks[index]
 
+    def branch(self, layer: int, name: str) -> Branch:
+        """The attention or the MLP of a block."""
+        branch: Branch | None = getattr(self.block(layer), name)
+        if branch is None:
+            others = [block.index for block in self.blocks if getattr(block, name) is not None]
+            raise UsageError(
+                f"No {name} is known in block {layer} of {self.name}.{blocks_with(f'a known {name}', others)} Edit"
+                f" whole blocks ({layer}, or --unit block in a study); `lesion show {self.name}` lists what is known."
+            )
+        return branch
+
     def heads(self, layer: int) -> Heads:
         """The query heads of a block."""
         attention = self.block(layer).attention
@@ -260,7 +270,7 @@ class Anatomy:
         ]
 
     def _no_part(self, layer: int, parts: str, name: str, branch: Branch | None) -> UsageError:
-        why, whole = (NOT_APART, str(layer)) if branch is None else (branch.why, f"{layer}.{name}")
+        why, whole = (f"no {name} is known there", str(layer)) if branch is None else (branch.why, f"{layer}.{name}")
         others = blocks_with(parts, self._with(parts, name))
         return UsageError(
             f"The {parts} of block {layer} of {self.name} are not known: {why}.{others} Edit {whole} as a whole, or a"

@@ -126,6 +126,8 @@ def test_a_block_of_one_branch_is_written_with_any_factor(kind, tmp_path):
     zoo.made(kind).save_pretrained(tmp_path / "base")
     tokenizer().save_pretrained(tmp_path / "base")
     lesion.apply(tmp_path / "base", "0×0 + 2×0.5", tmp_path / "out")
+    with pytest.raises(lesion.UsageError, match=r"No mlp is known in block 0 of .*Edit whole blocks \(0, or"):
+        lesion.apply(tmp_path / "base", "0.mlp×0", tmp_path / "other")
     network, edited = (AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("base", "out"))
     layers = network.get_decoder().layers
     for layer, factor in ((0, 0.0), (2, 0.5)):

@@ -53,10 +53,9 @@ def test_blocks_that_lack_a_branch_are_left_out_of_its_unit_and_a_note_says_so(t
 
 
 def test_what_no_item_can_show_is_refused_before_the_first(tmp_path):
-    strange, listener = model("llama"), Listener()
-    strange.network.model.layers[1].register_forward_hook(lambda module, args, output: output * 1.5)
-    with pytest.raises(library.LesionError, match=r"^Attention and MLP of block 1 of tiny:llama do not add up"):
-        library.effects(strange, str(questions(tmp_path / "sums.jsonl", 3)), watcher=listener)
+    experts, listener = wrap(zoo.made("beam"), tokenizer(), "tiny:beam"), Listener()
+    with pytest.raises(library.LesionError, match=r"^Attention and MLP of block 0 of tiny:beam do not add up"):
+        library.effects(experts, str(questions(tmp_path / "sums.jsonl", 3)), watcher=listener)
     assert not listener.begun
 
 

@@ -182,8 +182,9 @@ def _obstacle(places: Compose, model: Model) -> str:
     return f"on {TOKENS} tokens, the model with its last matrices multiplied gives other logits; {KEEP}"
 
 
-def _branches(part: Scale, model: Model) -> list[Branch]:
-    branches = [branch for branch in model.anatomy.block(part.layer).branches if part.unit in ("block", branch.name)]
+def _branches(part: Scale, model: Model) -> Sequence[Branch]:
+    whole = part.unit == "block"
+    branches = model.anatomy.block(part.layer).branches if whole else [model.anatomy.branch(part.layer, part.unit)]
     if not branches or not all(branch.matrices for branch in branches):
         raise UsageError(
             f"{model.name} does not show which matrices end {part.address}; '{part}' cannot be written; {KEEP}"

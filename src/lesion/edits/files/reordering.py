@@ -164,8 +164,8 @@ def _damped(edit: Edit, anatomy: Anatomy, order: Order, name: str) -> Damped:
             )
         if part.layer >= len(order):
             raise UsageError(f"there is no block {part.layer}: in this order {name} has blocks 0 to {len(order) - 1}.")
-        branch = getattr(anatomy.block(order[part.layer]), part.unit)
-        if branch is None or not branch.ends or branch.beside:
+        branch = anatomy.branch(order[part.layer], part.unit)
+        if not branch.ends or branch.beside:
             raise UsageError(
                 f"{name} does not show which matrices end {part.address}; '{part}' cannot be written. Leave it out."
             )

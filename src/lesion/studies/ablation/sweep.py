@@ -15,7 +15,6 @@ from lesion.edits.replace import place_of
 from lesion.edits.text import parse
 from lesion.edits.units import NUMBERED_EDITS, how_many, part_of, scaling
 from lesion.errors import UsageError
-from lesion.models.names import blocks_with
 from lesion.report.wording import capital, numbered
 
 if TYPE_CHECKING:  # what reads a study need not wait for torch
@@ -162,16 +161,12 @@ def sweep(
 ) -> list[PlaceEdit]:
     """One edit per unit, factor and layer, in that order, of inner units one each; then the kinds of replacement."""
     for layer in layers:
-        block = anatomy.block(layer)
+        anatomy.block(layer)
         for unit in units:
             if kinds and unit in UNITS[1:]:
                 anatomy.refuse_sum(layer, unit)
-            if unit in UNITS[1:] and getattr(block, unit) is None:
-                others = [each.index for each in anatomy.blocks if getattr(each, unit) is not None]
-                raise UsageError(
-                    f"No {unit} is known in block {layer} of {anatomy.name}; use --unit block, and see"
-                    f" `lesion show {anatomy.name}` for what is known.{blocks_with(f'a known {unit}', others)}"
-                )
+            if unit in UNITS[1:]:
+                anatomy.branch(layer, unit)
     every: tuple[Factor, ...] = (*factors, *kinds)
     return [
         Replacement(layer, unit, part, how) if isinstance(how, str) else scaling(unit, layer, how, part)
