@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 from replaced import some_reference
-from transformers import GenerationConfig
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 import architectures_zoo as zoo
 import tiny
@@ -356,6 +356,14 @@ def test_every_simple_way_says_what_the_fast_one_says(kind, monkeypatch):
 
 def test_a_network_of_keys_and_values_goes_the_fast_way():
     assert all(way_of(tiny.model(family)).fast for family in ("llama", "gemma3", "unknown"))
+
+
+def test_a_network_that_counts_tokens_by_attention_that_it_lacks_answers_without_a_cache():
+    config = zoo.config_of("nemotron_h")
+    config.layers_block_type = ["linear_attention", "moe", "linear_attention", "mlp"]
+    model = wrap(AutoModelForCausalLM.from_config(config).eval(), tiny.tokenizer(), "states")
+    assert_alone(model, requests := sweep(), answers(model, requests))
+    assert way_of(model).kind is Kind.PLAIN
 
 
 def test_studies_that_need_shared_prompts_refuse_the_others():

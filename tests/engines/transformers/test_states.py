@@ -114,7 +114,9 @@ def test_options_of_several_lengths_are_scored_as_in_a_pass_of_their_own(model):
 
 
 @pytest.mark.parametrize("recorder", [anew, Recorder()])
-@pytest.mark.parametrize("kind", ["qwen3_next", "falcon_h1", "mamba", "mamba2", "nemotron_h", "gemma4_text"])
+@pytest.mark.parametrize(
+    "kind", ["qwen3_next", "falcon_h1", "mamba", "mamba2", "nemotron_h", "gemma4_text", "llama4_text"]
+)
 def test_steps_over_states_are_recorded_and_replayed(kind, recorder):
     """Rows leave and enter, the window widens, and the batch shrinks."""
     model = made(kind)

@@ -104,12 +104,12 @@ class StaticSlots(RowsCache):
             layer.keys, layer.values = (torch.nn.functional.pad(t, (0, 0, 0, more)) for t in (layer.keys, layer.values))
         self.columns = torch.arange(capacity, device=self.columns.device)
 
-    def visible(self, sliding: int | None = None) -> Bool[Tensor, "rows 1 1 window"]:
-        """Which columns a row's newest token sees: all of the row, or those of a sliding window."""
+    def visible(self, sliding: int | None = None, chunked: bool = False) -> Bool[Tensor, "rows 1 1 window"]:
+        """Which columns a row's newest token sees: all of the row, or those of a sliding window or of its own chunk."""
         columns, newest = self.columns[: self.window], self.lengths[:, None]
         seen = columns <= newest
         if sliding is not None:
-            seen &= columns > newest - sliding
+            seen &= columns >= newest - newest % sliding if chunked else columns > newest - sliding
         return seen[:, None, None]
 
     def advance(self) -> None:
@@ -149,12 +149,14 @@ class Masks:
         if not self._attends:
             return None
         if self._sliding:
-            masks = {kind: self._mask(slots, sliding) for kind, sliding in self._sliding.items()}
+            masks = {
+                kind: self._mask(slots, sliding, kind == "chunked_attention") for kind, sliding in self._sliding.items()
+            }
             return {**dict.fromkeys(self._unmasked), "attention": next(iter(masks.values())), **masks}
         return self._mask(slots, self._only)
 
-    def _mask(self, slots: StaticSlots, sliding: int | None) -> Tensor:
-        seen = slots.visible(sliding)
+    def _mask(self, slots: StaticSlots, sliding: int | None, chunked: bool = False) -> Tensor:
+        seen = slots.visible(sliding, chunked)
         if not self._additive:
             return seen
         lowest = torch.finfo(self._dtype).min
