@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+import architectures_zoo as zoo
 from lesion.activations.readout import readout
 from lesion.edits.apply import applied
 from lesion.errors import LesionError
 from lesion.models.load import wrap
 from lesion.studies.ablation.sweep import sweep
 from lesion.studies.effects.measurement import Text, measure
-from lesion.verification import zoo
 from tiny import model, tokenizer
 
 TEXT = Text((1, 5, 6, 7, 30, 12), (9, 20, 33), classes=("result", "form", "result"))
