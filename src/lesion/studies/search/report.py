@@ -120,7 +120,7 @@ class CandidateTest(Row):
     Attributes:
         gain: of accuracy, with the p of McNemar's exact test; corrected by Holm where there are several tasks. Of a
             control or a dropped run the interval is corrected for their number (Bonferroni), and `verdict` follows from
-            it alone.
+            it, where there is more than the margin above guessing to lose.
     """
 
     task: str = column("Task", label=True)
