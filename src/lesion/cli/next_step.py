@@ -33,7 +33,7 @@ def next_step(result: StudyResult) -> str:
     method = method_of(study)
     if check.command == method.command:
         kept = {name: value for name, value in values.items() if f"--{name.replace('_', '-')}" not in words}
-        where = [] if per_task.keys() - {"items"} else ["--out", str(result.folder)]
+        where = [] if per_task.keys() - {"items"} or "--out" in words else ["--out", str(result.folder)]
         command = ["lesion", *method.command.split(), *typed(method.options, kept), *where]
         return f"{shlex.join(command)} {check.options}"
     other = next((other for other in methods().values() if other.command == check.command), None)

@@ -74,6 +74,7 @@ class Proofs(Value):
         rows = parts_of(record)
         texts = {str(row.edit) for row in rows if hasattr(row, "edit")}
         texts |= {f"{place}×0" for row in rows for place in getattr(row, "places", ())}
+        texts |= {edit for row in rows for edit in getattr(row, "edits", ())}
         models = [str(row.model) for row in rows if hasattr(row, "model")]
         return not texts.isdisjoint(self.unproved(models[0] if models and models[0] in self.models else None))
 
@@ -87,5 +88,5 @@ def about_unproved(proofs: Proofs) -> Iterator[Claim]:
     rounding makes, or that differ from those of the same text read under the edit.
     """
     texts, count = proofs.unproved(), len(proofs.edits)
-    named = wording.listed([short(text, 40) for text in texts[:3]]) + f" and {len(texts) - 3} more" * (len(texts) > 3)
+    named = wording.listed([*(short(text, 40) for text in texts[:3]), *[f"{len(texts) - 3} more"] * (len(texts) > 3)])
     yield Claim((f"Nothing is claimed of {len(texts)} of {count} edits, not shown to act while decoding: {named}.",))

@@ -37,8 +37,8 @@ def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Itera
     if poor:
         yield Check("bad", f"Fewer than {GAIN} items are right, so that no loss can show: {wording.listed(poor)}.")
     if full:
-        text = f"Fewer than {GAIN} items are wrong, so that losses can show and no gain: {wording.listed(full)}."
-        yield Check("good", text)
+        few_wrong = f"Fewer than {GAIN} unedited answers are wrong, so losses can show and no gain can"
+        yield Check("good", f"{few_wrong}: {wording.listed(full)}.")
     if known and not (low or poor or full):
         yield Check(
             "good", "The unedited model is right on some items and wrong on others, so that losses and gains can show."

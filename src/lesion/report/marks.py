@@ -296,7 +296,10 @@ class Map(Mark):
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
-        """Half and the whole of the largest number of either sign whose colour shows; signs where units differ."""
+        """Half and the whole of the largest number of either sign whose colour shows; signs where units differ.
+
+        Where another field is written in the cells, it is that field of the strongest cell of either sign.
+        """
         numbers = [number for record in records if not math.isnan(number := self._strength(record))]
         full = self.full or max(map(abs, numbers), default=0.0)
         value = shown_of(records[0], self.value)
@@ -307,6 +310,13 @@ class Map(Mark):
                 continue
             if len({unit_of(record) for record in records}) > 1:
                 entries.append(Series(name, colour=colour, area=1.0))
+                continue
+            if self.shown:  # what is written is on another scale than the colours
+                most = max(
+                    (r for r in records if not math.isnan(self._strength(r))), key=lambda r: sign * self._strength(r)
+                )
+                text = _short(shown_of(most, self.shown), value_of(most, self.shown))
+                entries.append(Series(text, colour=colour, area=min(1.0, largest / full)))
                 continue
             sizes = {_short(value, sign * size): size for size in (largest / 2, largest)}
             entries += [Series(text, colour=colour, area=min(1.0, size / full)) for text, size in sizes.items()]

@@ -85,7 +85,7 @@ def where_the_noise_lies(summary: MemorySummary) -> Iterable[Claim]:
 def which_side_holds_the_noise(sizes: Sequence[Size]) -> Iterable[Claim]:
     """In how many settings of size and noise the noise lies on which side of the spectrum.
 
-    Says: In the spectrum the noise lies at the top in N of M settings with orthonormal codes, at the bottom in K. With
+    Says: In the spectrum the noise lies at the top in N of M settings with orthonormal codes; in K at the bottom. With
     gaussian codes it is the same side in L of M.
     Needs: counts, after the last step; with gaussian codes a side on which all draws agree
     """
@@ -95,7 +95,7 @@ def which_side_holds_the_noise(sizes: Sequence[Size]) -> Iterable[Claim]:
         return
     held = Counter(size.last_side for size in plain).most_common()
     (side, count), *others = held
-    rest = "".join(f", {SIDES[other]} in {number}" for other, number in others)
+    rest = "".join(f"; in {number} {SIDES[other]}" for other, number in others)
     of = f"{count} of {len(plain)}"
     first = f"In the spectrum the noise lies {SIDES[side]} in {of} settings with orthonormal codes{rest}."
     sides = {size.key: size.last_side for size in plain}

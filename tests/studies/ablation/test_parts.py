@@ -99,7 +99,7 @@ def test_the_unit_that_matters_is_named_and_drawn_in_a_map_where_there_is_room(
     count = f"{len(rows)} {wording.plural(unit)}"
     # 14 items cannot show it among as many as 48.
     called, why = (
-        f"No {unit} is shown to be critical for sums of {count}",
+        f"No {unit} is shown to be critical for sums, of {count}",
         "; it cannot be told (14 of 14 right, 17 are needed).",
     )
     if columns:
@@ -168,7 +168,7 @@ def test_page_tables_and_terminal_name_heads_by_block_and_head(sums, tinies, tmp
     assert len(pd.read_csv(folder / "layers.csv")) == 3
     found = plain(" ".join(outcome.findings))
     assert "Head 1.2 is critical for sums, of 12 heads" in found
-    assert "No key-value group is shown to be critical for sums of 6 key-value groups" in found
+    assert "No key-value group is shown to be critical for sums, of 6 key-value groups" in found
     console = Console(width=120, file=io.StringIO())
     console.print(outcome.text(every=True))
     assert "● critical" in console.file.getvalue()

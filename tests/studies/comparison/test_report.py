@@ -50,7 +50,7 @@ def test_the_verdict_comes_first_then_its_number_and_what_each_edit_does(tmp_pat
     extra = told(result, "which edit takes more")
     assert extra.sentences[0].replace("\N{NO-BREAK SPACE}", " ").startswith("3×0 takes 80.0 points [")
     assert "more from b than from a" in extra.text
-    assert "On 10 items of sums a difference is significant only if 6 of them change" in result.checks()[-1].text
+    assert "On 10 items a difference is significant only if 6 of them change: sums." in result.checks()[-1].text
 
 
 def test_where_nothing_is_shown_the_largest_difference_is_named(tmp_path):

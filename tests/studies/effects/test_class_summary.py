@@ -129,8 +129,8 @@ def test_a_claim_names_the_blocks_of_which_it_can_be_told_what_loses_most(fields
     )
     (claim,) = report.which_tokens_are_lost([task])
     (text,) = (text.replace("\N{NO-BREAK SPACE}", " ") for text in claim.sentences)
-    assert text.startswith("Without block 0, most is lost of 'copied number' (100 → ")
-    assert text.count("without") == 0  # of the other blocks it cannot be told
+    assert text.startswith("Most is lost of 'copied number': 100 % falls to ")
+    assert text.count("without") == 1  # of the other blocks it cannot be told
     (line,) = claim.rows
     assert (line.layer, line.token_class, line.loses_most) == (0, "copied number", True)
 

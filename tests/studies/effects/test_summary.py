@@ -174,7 +174,7 @@ def test_heads_that_write_towards_the_token_and_against_it_are_named_apart():
 
 def test_the_lens_says_where_half_of_the_tokens_are_reached(task):
     assert (
-        "50 % [29, 71] of the gold tokens are the most probable token; half of that is reached behind block 4."
+        "50 % [29, 71] of the gold tokens are the most probable token; half of that is reached after block 4."
         in said(report.when_it_is_readable, task)
     )
 

@@ -196,7 +196,11 @@ def test_the_first_sentence_names_the_controls_that_a_choice_costs():
     [
         ("no worse", (0.0, -0.01, 0.01), f"facts is no worse with {TWICE}: it loses less than 2 points (0.0 points"),
         ("worse", (-0.2, -0.3, -0.1), f"facts is worse with {TWICE}: it loses more than 2 points (−20.0 points"),
-        ("cannot be told", (-0.01, -0.05, 0.02), f"Whether facts loses 2 points with {TWICE} cannot be told (−1.0"),
+        (
+            "cannot be told",
+            (-0.01, -0.05, 0.02),
+            f"Whether facts loses more than 2 points with {TWICE} cannot be told (−1.0",
+        ),
     ],
 )
 def test_a_control_is_no_worse_worse_or_cannot_be_told(verdict, gain, text):

@@ -247,7 +247,7 @@ def _broken(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | N
     # Where the example is cut off itself, its own sentence says so, and only a larger loss is news.
     if (cell.size, not cut_off(*example)) <= (example[1].size, False):
         return ""
-    return f"{_where(curve, [cell], among)} {_ended(curve, cell)}: read them before you speak of a lost skill."
+    return f"{_where(curve, [cell], among)}, {_ended(curve, cell)}: read them before you speak of a lost skill."
 
 
 def _falls(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:

@@ -155,7 +155,8 @@ class AblationResult(StudyResult[AblationSummary]):
         items = sorted({result.items for result in results})
         right = [result.baseline.accuracy.value or 0.0 for result in results]
         chances = {result.task: result.guessing for result in results if result.guessing}
-        text = f"{wording.span(items[0], items[-1])} items a task; unedited"
+        several = " a task" * (len({result.task for _, result in self.summary.results}) > 1)
+        text = f"{wording.span(items[0], items[-1])} items{several}; unedited"
         text += f" {wording.from_to(right, WHOLE_SHARE)}{wording.SPACE}% right"
         if chances:
             where = f" on {wording.listed(list(chances))}" * (len(chances) < len({result.task for result in results}))
@@ -247,9 +248,11 @@ def _marks(material: Material) -> Iterator[Mark]:
     differing = {name for name in ("model", "unit", "factor") if len(alike(material.curves, name)) > 1}
     call = wording.call(summary.stopped)
     above = " above guessing" * any(result.guessing for _, result in summary.results)
+    some_spared = any(cell.spared for curve in material.curves for cell in curve.cells)
+    spared = "; spared: less than a quarter, likewise" * some_spared
     meaning = (
-        f" Critical: more than half of the right answers{above} are lost, beyond chance, allowing for all blocks tried;"
-        " spared: less than a quarter, likewise." * (not summary.stopped)
+        f" Critical: more than half of the right answers{above} are lost, beyond chance, allowing for all blocks tried"
+        f"{spared}." * (not summary.stopped)
     )
     mapped = len(differing) > 0 or len({curve.task for curve in material.curves}) > FEW_TASKS
     bars = Profile(
@@ -286,7 +289,9 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         text = f"Too few unedited answers are right to tell what is critical: {why}. More items may do (--items)."
         yield Check("bad", text)
     else:
-        measured = {r.task: (r.baseline.accuracy.value, r.guessing, r.items) for _, r in summary.results}
+        # Of several models the one that is right least often.
+        results = sorted((r for _, r in summary.results), key=lambda r: -(r.baseline.accuracy.value or 0.0))
+        measured = {r.task: (r.baseline.accuracy.value, r.guessing, r.items) for r in results}
         yield from checks.baselines((task, *numbers) for task, numbers in measured.items())
     critical = [(curve, cell) for curve in material.curves for cell in curve.marked]
     models, tasks = ([choice.name for choice in choices] for choices in (summary.study.models, summary.study.tasks))
@@ -300,8 +305,8 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         broken = sum(_unreadable(cell) - _unreadable(curve.baseline_of(cell)) >= READABLE for curve, cell in critical)
         share = WHOLE_SHARE.text(READABLE)
         read = (
-            f"Behind {broken} of the {len(critical)} losses, {share} of the answers or more are cut off or unreadable"
-            " that were not: read them before you speak of a lost skill."
+            f"Behind {broken} of the {len(critical)} losses, at least {share} more answers are cut off or unreadable"
+            " than unedited, so it may not be the skill."
         )
         unread = {curve.task for curve, cell in critical if _unreadable(curve.baseline_of(cell)) >= HALF}
         if broken:
@@ -332,7 +337,7 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         places = {(curve.model, cell.layer) for curve in material.curves for cell in curve.cells}
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
         if 2 * len(marked) >= len(places):
-            many = f"{len(marked)} of the {len(places)} blocks measured"
+            many = f"{len(marked)} of the {len(places)} blocks measured" if marked != places else "All blocks measured"
             yield Check("bad", f"{many} are critical for some task, so few are left to compare them with.")
 
 

@@ -92,17 +92,16 @@ def which_answers_more(pair: Pair, cells: Sequence[Compared], about: str, tests:
     if value is None:
         yield Claim((f"{cell.task}: a log-probability is not finite, so that no mean is compared.",), rows, about)
         return
-    size, more = _form(cell).text(abs(value)), value > 0
+    size, more, of = _form(cell).text(abs(value)), value > 0, f" of {cell.task}" * (not about)
     numbers = f"Difference {_difference(cell, cell.difference)}, on {wording.counted(cell.items, 'item')}."
     if not cell.difference.is_shown:
-        first = f"No difference between {pair.b} and {pair.a} is shown on {cell.task}."
+        first = f"No difference between {pair.b} and {pair.a} is shown{'' if about else f' on {cell.task}'}."
         yield Claim((first, numbers, _would_be_found(cell, tests, level)), rows, about)
         return
     first = {
-        "points": f"{pair.b} answers {size} {'more' if more else 'fewer'} of {cell.task} than {pair.a}.",
-        "nats": f"{pair.b} gives an item of {cell.task} {size} {'more' if more else 'less'} log-probability than"
-        f" {pair.a}.",
-        "score": f"{pair.b} scores {size} {'higher' if more else 'lower'} on {cell.task} than {pair.a}.",
+        "points": f"{pair.b} answers {size} {'more' if more else 'fewer'}{of} than {pair.a}.",
+        "nats": f"{pair.b} gives an item{of} {size} {'more' if more else 'less'} log-probability than {pair.a}.",
+        "score": f"{pair.b} scores {size} {'higher' if more else 'lower'}{of.replace(' of ', ' on ')} than {pair.a}.",
     }[cell.unit]
     yield Claim((first, numbers), rows, about)
 
@@ -376,6 +375,7 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
                 for label, estimate in ((pair.a, cell.a), (pair.b, cell.b))
             )
         )
+        few: dict[str, list[str]] = {}
         for task in summary.tasks:
             tests = sum(cell.task == task.name for _, cell in unedited)
             if not task.scored and task.items < FEW and tests:
@@ -383,8 +383,8 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
                 change = f"a difference is significant only if {least} of them change"
                 if least > task.items:
                     change = "no difference of unedited models can be significant"
-                checks.append(Check("bad", f"On {wording.counted(task.items, 'item')} of {task.name} {change}."))
-        return checks
+                few.setdefault(f"On {wording.counted(task.items, 'item')} {change}", []).append(task.name)
+        return [*checks, *(Check("bad", f"{text}: {wording.listed(names)}.") for text, names in few.items())]
 
     @property
     @override

@@ -53,9 +53,9 @@ def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     """How far NMI falls, and how much of that is occurrences of one token spreading.
 
     Says: Tokens leave their first clusters: agreement with the first clusters (NMI) falls by A after layer 1, with
-    tokens kept whole by B. | Mostly, occurrences of one token spread: agreement …. | Tokens leave as wholes too, beyond
-    the spread between runs. | Whether tokens leave as wholes too cannot be told. | Agreement with the first clusters
-    (NMI) is not seen to fall after layer 1.
+    tokens kept whole by B. | Mostly, occurrences of one token spread: agreement …. | Tokens leave as wholes too: that
+    is more than runs differ by. | Whether tokens leave as wholes too cannot be told. | Agreement with the first
+    clusters (NMI) is not seen to fall after layer 1.
     Needs: means over runs; mostly: less than half of the fall of NMI is left once every occurrence is in its token's
     most common cluster; as wholes: what is left is more than the standard deviations between runs at both ends
     """
@@ -71,7 +71,7 @@ def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
         what = "Mostly, occurrences of one token spread" if mostly else "Tokens leave their first clusters"
         beyond = [model for model in known if _is_beyond(_later(model, "by_token"))]
         where = f", in {len(beyond)} of {len(known)} models" * (len(known) > 1)
-        more = f"Tokens leave as wholes too, beyond the spread between runs{where}."
+        more = f"Tokens leave as wholes too: that is more than runs differ by{where}."
         untold = "Whether tokens leave as wholes too cannot be told."
         sentences = [
             f"{what}: agreement with the first clusters (NMI) falls by {wording.from_to(falls, NMI)} {start}, with"

@@ -52,12 +52,12 @@ def what_writes_and_what_costs(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         places = task.of(unit)
         writer = max(places, key=lambda place: place.direct.value or 0.0)
         costly = max(places, key=lambda place: place.total.value or 0.0)
-        lost, total = "it too" if costly is writer else costly.place, LOGITS.text(costly.total)
-        writes = f"{wording.capital(writer.place)} writes most towards {task.aim}, {LOGITS.text(writer.direct)}"
+        lost, total = "it too" if costly is writer else _the(costly), LOGITS.text(costly.total)
+        writes = f"{wording.capital(_the(writer))} writes most towards {task.aim}, {LOGITS.text(writer.direct)}"
         sentences = [f"{writes}; most is lost without {lost}, {total}."]
         if read := [place for place in places if place.is_read]:
             count = f"{len(read)} of {len(places)} {PLURALS[unit]} {'does' if len(read) == 1 else 'do'}"
-            own = f"; {costly.place} itself writes {LOGITS.text(costly.direct)}" * (costly in read)
+            own = f"; {_the(costly)} itself writes {LOGITS.text(costly.direct)}" * (costly in read)
             sentences.append(f"{count} more through later blocks, which read what is written, than directly{own}.")
         rows = tuple((task, place) for place in places if place in (writer, costly, *read))
         yield Claim(tuple(sentences), rows, subject(task, tasks))
@@ -89,11 +89,16 @@ def what_is_repaired(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
             yield Claim((f"{text}.",), tuple((task, place) for place in repaired), subject(task, tasks))
 
 
+def _the(place: Effect) -> str:
+    """`block 3`, `the MLP of block 3`, `head 3.5`."""
+    return f"the {place.place}" if place.unit in ("attention", "mlp") else place.place
+
+
 def _named(places: Sequence[Effect]) -> str:
     """`blocks 1, 2 and 5`, `the MLPs of blocks 3 and 4`, `heads 7.3 and 5.1`."""
     unit = places[0].unit
     if len(places) == 1:
-        return places[0].place
+        return _the(places[0])
     if unit == "head":
         names = [f"{place.layer}.{place.head}" for place in places[:NAMED]]
         more = [f"{len(places) - NAMED} more"] * (len(places) > NAMED)
@@ -126,14 +131,14 @@ def which_heads_write(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
 def when_it_is_readable(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
     """After which block the stream, read through the head, has the gold tokens.
 
-    Says: At the end S of the gold tokens are the most probable token; half of that is reached behind block L.
+    Says: At the end S of the gold tokens are the most probable token; half of that is reached after block L.
     Needs: the estimates of the lens; intervals over items
     """
     for task in tasks:
         shares = [layer.top.value or 0.0 for layer in task.lens]
         last = task.lens[-1]
         reached = next(place for place in range(len(shares)) if min(shares[place:]) >= shares[-1] / 2)
-        where = f"behind block{wording.SPACE}{reached - 1}" if reached else "before block 0"
+        where = f"after block{wording.SPACE}{reached - 1}" if reached else "before block 0"
         half = f"; half of that is reached {where}" * bool(shares[-1])
         yield Claim(
             (f"At the end {WHOLE_SHARE.text(last.top)} of the gold tokens are the most probable token{half}.",),
@@ -146,8 +151,8 @@ def when_it_is_readable(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
 def which_tokens_are_lost(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
     """Per place of the first unit the class of gold tokens that loses most.
 
-    Says: Without block L, most is lost of 'C' (A → B). | Which class of gold tokens loses most
-    cannot be told of any of N blocks.
+    Says: Most is lost of 'C': A falls to B without block L and to D without block M. | Which class of gold tokens loses
+    most cannot be told of any of N blocks.
     Needs: signs of whole items flipped, corrected by Holm over places and classes (most: over places, and every other
     class loses less), at .05
     """
@@ -155,15 +160,15 @@ def which_tokens_are_lost(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         table = task.classes
         if table is None or len(table.present) < 2:
             continue
-        unedited = {each.name: WHOLE_SHARE(each.accuracy and each.accuracy.value) for each in table.present}
+        unedited = {each.name: WHOLE_SHARE.text(each.accuracy and each.accuracy.value) for each in table.present}
         known = [(place, place.shown) for place in table.of(task.units[0].unit)]
         losses = [(place, shown) for place, shown in known if shown]
         losses.sort(key=lambda each: -(each[1].drop.value or 0.0))
-        texts = [
-            f"without {wording.place(place.unit, place.layer, place.head)}, most is lost of '{shown.name}'"
-            f" ({unedited[shown.name]} → {WHOLE_SHARE.text(shown.accuracy)})"
-            for place, shown in losses[:NAMED]
-        ]
+        drops: dict[str, list[str]] = {}
+        for place, shown in losses[:NAMED]:
+            where = wording.place(place.unit, place.layer, place.head)
+            drops.setdefault(shown.name, []).append(f"to {WHOLE_SHARE.text(shown.accuracy)} without {where}")
+        texts = [f"most is lost of '{name}': {unedited[name]} falls {wording.listed(to)}" for name, to in drops.items()]
         more = f"; {len(losses) - NAMED} more in the table" * (len(losses) > NAMED)
         many = f"{len(known)} {PLURALS[task.units[0].unit]}"
         none = f"Which class of gold tokens loses most cannot be told of any of {many}."
@@ -232,16 +237,16 @@ class EffectsResult(StudyResult[EffectsSummary]):
     @override
     def basis(self) -> str:
         first = self.summary.tasks[0]
-        against = {"tempting": "the tempting token", "mean": "the mean over the vocabulary"}[first.reference]
+        against = {"tempting": "the tempting token", "mean": "the mean token"}[first.reference]
         counts = f"{wording.counted(first.items, 'item')} with {wording.counted(first.tokens, 'gold token')}"
-        return f"{counts}; the right token stands {LOGITS.text(first.logit)} above {against}."
+        return f"{counts}; the right token's score (logit) is {LOGITS.text(first.logit)} above that of {against}."
 
     @override
     def checks(self) -> list[Check]:
         checks, study = [], self.summary.study
         for task in self.summary.tasks:
             known, few = task.lens[-1].top.value or 0.0, task.items < FEW
-            text = f"On {task.task} the model gives {WHOLE_SHARE.text(known)} of gold tokens most probability"
+            text = f"{WHOLE_SHARE.text(known)} of the gold tokens of {task.task} are the unedited model's first choice"
             text += "; with so few items chance decides much" * few
             moods: dict[bool, Literal["good", "bad"]] = {True: "good", False: "bad"}
             checks.append(Check(moods[known > 0.5 and not few], f"{text}."))

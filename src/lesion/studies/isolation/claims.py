@@ -14,6 +14,8 @@ from lesion.report.wording import SPACE, STOPPING_SHARE, counted
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation, Line, TaskUnderEdit
 from lesion.studies.isolation.result import Isolation
 
+OFF = ", ×0"
+"""How the name of an edit ends that switches something off."""
 SUFFERS = 1.05
 """The ratio of perplexities above which, by its whole interval, running text is said to suffer."""
 
@@ -104,7 +106,7 @@ def what_the_skill_loses(evaluation: Evaluation, lines: Sequence[Line]) -> Itera
 
     Says: Without the N weights that M selects, the skill falls from A to B, more than any control or under random
     weights. | …: not shown to be more than under random weights (than the whole block, than control C loses). | …:
-    whether the skill alone falls cannot be told, since no control is informative. | … is not shown to change the skill.
+    whether alone cannot be told (no control is informative). | … is not shown to change the skill.
     Needs: a loss (of a boost, a gain) whose 95 % interval excludes 0 and whose exact paired p is at most .05, corrected
     by Holm's method over all edits tried; the same interval for the difference to the matched random controls, to every
     informative control and, of a boost, to the whole block and MLP that hold most of its weights
@@ -123,8 +125,9 @@ def what_the_skill_loses(evaluation: Evaluation, lines: Sequence[Line]) -> Itera
 
 
 def _moves(evaluation: Evaluation, task: EvaluatedTask, edit: EditedModel) -> str:
-    """`Without the 18,237 weights that MathNeuro selects, sums falls from 88.0 % to 20.0 %`; `Under block 3, ×0, …`."""
-    under = f"Under {evaluation.name_of(edit.edit)}"
+    """`Without the 18,237 weights that MathNeuro selects, sums falls from 88.0 % to 20.0 %`; `Without block 3, …`."""
+    name = evaluation.name_of(edit.edit)
+    under = f"Without {name.removesuffix(OFF)}" if name.endswith(OFF) else f"Under {name}"
     if edit.selects and edit.method != "custom" and edit.factor is not None:
         weights = f"the {edit.selected:,} weights that {edit.method_name} selects"
         under = f"With {weights} {wording.factor(edit.factor)}" if edit.factor else f"Without {weights}"
@@ -143,7 +146,7 @@ def _falls(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) -> 
     others = f"more than under {edit.elsewhere}{' and whole blocks' * (evidence.beyond_rivals is not None)}"
     if not controls:
         more = f", {others}" * evidence.beyond_all_else
-        return f"{moves}{more}; no informative control can tell whether it does so alone."
+        return f"{moves}{more}; whether alone cannot be told."
     if evidence.selective:
         some = " informative" * (len(controls) < len(evaluation.controls))
         return f"{moves}, more than any{some} control and {others}."
@@ -183,6 +186,8 @@ def _caveats(evaluation: Evaluation, evidence: Evidence) -> list[str]:
         ratio = Form(3, significant=True).text(control.effects[evidence.edit.edit].change)
         texts.append(f"running text suffers too, perplexity ×{ratio} on {control.name}")
     generated = any(control.kind == "generate" and control.informative for control in evaluation.controls)
+    if evidence.changed and not evidence.beyond_controls:
+        texts.append("no informative control was answered")
     if evidence.selective and loss and not generated:
         texts.append("no control is generated, so that damage to all generation is not ruled out")
     return texts

@@ -23,7 +23,7 @@ from lesion.report.marks import Bars, Curves, Map, Mark, Points
 from lesion.report.parts import Chapter, Part, excerpt
 from lesion.report.rows import Row, Rows
 from lesion.report.table import Table
-from lesion.report.values import POINTS
+from lesion.report.values import POINTS, WHOLE_POINTS
 from lesion.report.wording import ALPHA, WORTH_SAYING
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.isolation import claims
@@ -133,10 +133,10 @@ class IsolationResult(StudyResult[IsolationSummary]):
             return ""
         answered = [task for task in evaluation.tasks if not task.scored] or list(evaluation.tasks)
         counts = [task.items for task in answered]
-        texts = [f"{wording.span(min(counts), max(counts))} items per task"]
+        texts = [f"{wording.span(min(counts), max(counts))} items{' a task' * (len(counts) > 1)}"]
         main, tried = (evaluation.skills or answered)[0], len(evaluation.tried)
         if tried and not main.scored and (drop := smallest_drop(main.items, tried)) is not None:
-            texts.append(f"changes of {main.name} under about {POINTS.text(drop)} would be missed")
+            texts.append(f"changes of {main.name} under about {WHOLE_POINTS.text(drop)} would be missed")
         if draws := max((line.random_draws or 0 for line, _ in self.lines), default=0):
             texts.append(f"{wording.counted(draws, 'random control')} per edit")
         return f"{'; '.join(texts)}."

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
+from lesion.core.options import asking
 from lesion.core.result import StudyResult, progress_line
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Check, Prose
-from lesion.report.checks import FEW
+from lesion.report.checks import FEW, untried
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Map, Mark
 from lesion.report.parts import Part
@@ -188,8 +189,11 @@ class PatchingResult(StudyResult[PatchingSummary]):
 
     @override
     def checks(self) -> list[Check]:
-        checks = []
+        checks, study = [], self.summary.study
         for task in self.summary.tasks:
+            if task.told:
+                text = f"Clean and corrupted prompts of {task.task} get different answers, so there is one to restore."
+                checks.append(Check("good", text))
             if task.pairs < FEW:
                 text = f"Only {wording.counted(task.pairs, 'pair')} of {task.task}, so chance decides much."
                 checks.append(Check("bad", text))
@@ -197,6 +201,9 @@ class PatchingResult(StudyResult[PatchingSummary]):
                 items = f"{wording.counted(len(task.left_out), 'item')} of {task.task}"
                 text = f"{items} left out: no other prompt has as many tokens and another answer."
                 checks.append(Check("open", text))
+        if "head" not in study.unit:
+            models, tasks = ([choice.name for choice in choices] for choices in (study.models, study.tasks))
+            checks.append(untried("Heads one by one", "patch", models, tasks, "--unit head --out heads", asking(study)))
         return checks
 
     @override

@@ -365,9 +365,9 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
     """Whether a chosen candidate leaves the controls no worse than a margin.
 
     Says: T is no worse with C: it loses less than the margin. | T is worse with C: it loses more than the margin. |
-    Whether T loses the margin with C cannot be told. | T is no worse with C: its perplexity rises by less than the
-    margin. | T is worse with C: its perplexity rises by more than the margin. | Whether the perplexity of T rises by
-    the margin with C cannot be told.
+    Whether T loses more than the margin with C cannot be told. | T is no worse with C: its perplexity rises by less
+    than the margin. | T is worse with C: its perplexity rises by more than the margin. | Whether the perplexity of T
+    rises by the margin with C cannot be told.
     Needs: an interval, corrected for the number of such tests (Bonferroni), that lies on one side of the margin's loss;
     for no worse, more than the margin above guessing
     """
@@ -376,7 +376,7 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
         text = {
             "no worse": f"{test.task} is no worse with {test.candidate}: it loses less than {margin}",
             "worse": f"{test.task} is worse with {test.candidate}: it loses more than {margin}",
-            "cannot be told": f"Whether {test.task} loses {margin} with {test.candidate} cannot be told",
+            "cannot be told": f"Whether {test.task} loses more than {margin} with {test.candidate} cannot be told",
         }[test.verdict or "cannot be told"]
         yield Claim((f"{text} ({change}).",), (test,))
     for passage in summary.texts:

@@ -18,7 +18,7 @@ from lesion.report.marks import Bars, Curves, Map, Mark
 from lesion.report.parts import Chapter, Part
 from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
-from lesion.report.values import CHANGE, NATS, POINTS, SHARE, Estimate, decimals
+from lesion.report.values import CHANGE, NATS, SHARE, WHOLE_POINTS, Estimate, decimals
 from lesion.report.wording import counted
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.truncation.result import (
@@ -180,18 +180,18 @@ def whether_the_spectrum_matters(summary: TruncationSummary) -> Iterable[Claim]:
 def how_the_search_went(summary: TruncationSummary) -> Iterable[Claim]:
     """The best cell on validation items, and the screen where there was one.
 
-    Says: C is the best of N cells on validation items; there, partly by luck, accuracy changes by X. | The screen left
-    the best K and R random others of N cells; its rank correlation with the full evaluation is ρ.
+    Says: C is the best of N cuts on validation items; there, partly by luck, accuracy changes by X. | The screen left
+    the best K and R random others of N cuts; its rank correlation with the full evaluation is ρ.
     Needs: counts; the rank correlation of the screen has an interval by resampling cells
     """
     sentences, best = [], summary.by_edit.get(summary.best or "")
     if best is not None:
         objective = "log-probability of gold answers" if summary.by_gold else "accuracy"
         changes = wording.listed([CHANGE.text(outcome.gain) for outcome in best.outcomes])
-        most = f"{wording.capital(best.name)} is the best of {counted(summary.complete, 'cell')} by {objective}"
+        most = f"{wording.capital(best.name)} is the best of {counted(summary.complete, 'cut')} by {objective}"
         sentences = [f"{most} on validation items; there, partly by luck, accuracy changes by {changes}."]
     if screen := summary.screen:
-        others = f"{screen.random:,} random others of {counted(len(summary.cells), 'cell')}"
+        others = f"{screen.random:,} random others of {counted(len(summary.cells), 'cut')}"
         correlation = f"its rank correlation with the full evaluation is {decimals(2).text(screen.rank_correlation)}"
         sentences.append(f"The screen left the best {screen.best:,} and {others}; {correlation}.")
     if sentences:
@@ -226,7 +226,7 @@ class SearchedResult(StudyResult[S]):
             f"{name}: chosen on {chosen:,}, tested on {counted(test, 'item')}" for name, chosen, test in self.split()
         ]
         drop = smallest_drop(min(test for _, _, test in self.split()), 1)
-        missed = f"; changes under about {POINTS.text(drop)} would be missed" if drop is not None else ""
+        missed = f"; changes under about {WHOLE_POINTS.text(drop)} would be missed" if drop is not None else ""
         return f"{'; '.join(counts)}{missed}."
 
     @override

@@ -65,9 +65,18 @@ def test_the_words_that_a_chain_has_in_common_with_the_unedited_one_are_counted_
 
 def test_a_claim_says_which_blocks_break_equations_and_which_leave_none():
     assert told(material()) == [
-        "Without block 1 more chains have a wrong equation: 100 % against 0 % unedited (corrected p .0078),"
-        " 100 % are language. Without block 0 fewer chains have an equation: 0 % against 100 % unedited"
-        " (corrected p .0078), 0 % are language; likewise without block 2."
+        "Without block 1 more chains have a wrong equation: 100 % against 0 % unedited (corrected p .0078)."
+        " Without block 0 fewer chains have an equation: 0 % against 100 % unedited (corrected p .0078; only 0 % are"
+        " still language); likewise without block 2."
+    ]
+
+
+def test_of_several_edits_each_claim_names_its_own():
+    (one,) = chains.broken(material())
+    half = replace(one, curve=replace(one.curve, factor=0.5))
+    assert [claim.subject for claim in chains.how_chains_break([one, half])] == [
+        "Block switched off",
+        "Block scaled by 0.5",
     ]
 
 
@@ -102,9 +111,9 @@ def test_how_much_longer_chains_are_is_the_median_with_the_sign_test_and_is_said
     (claim,) = chains.how_long_chains_are([broken])
     median = 20 + (ITEMS - 1) / 2
     assert claim.text.replace("\N{NO-BREAK SPACE}", " ") == (
-        f"Without block 1 chains are longer in the median: {median + 7:.0f} tokens against {median:.0f} tokens unedited"
-        f" (corrected p .0078), 100 % are language. Without block 2 chains are shorter in the median: {median - 9:.0f}"
-        f" tokens against {median:.0f} tokens unedited (corrected p .0078), 100 % are language."
+        f"Without block 1 chains are longer: {median + 7:.0f} tokens in the median against {median:.0f} tokens unedited"
+        f" (corrected p .0078). Without block 2 chains are shorter: {median - 9:.0f} tokens in the median against"
+        f" {median:.0f} tokens unedited (corrected p .0078)."
     )
     (same,) = chains.broken(of)
     assert not list(chains.how_long_chains_are([same]))

@@ -50,5 +50,5 @@ def test_critical_heads_stand_before_those_that_only_change_the_accuracy():
 )
 def test_heads_that_move_the_difference_of_two_tokens(margins, says):
     sentences = claimed(*(cell(head, 0.0, each) for head, each in enumerate(margins)))
-    assert sentences[0].startswith("No head is shown to be critical for ioi of")
+    assert sentences[0].startswith("No head is shown to be critical for ioi, of")
     assert sentences[2] == f"The difference log p(right) − log p(tempting) {says}"

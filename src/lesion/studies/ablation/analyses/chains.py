@@ -45,6 +45,8 @@ EQUATIONS = 6
 """So many equations of a chain are looked at one after another."""
 DRAWN = 5
 """So many edits, of the largest losses, are drawn over the limits, and so many blocks named of several models."""
+HALF = 0.5
+"""Where fewer chains than these are language, it is said of their equations."""
 FEW = 2
 """Of more models one claim is made, and their maps are folded."""
 TOKENS = decimals(0, "tokens")
@@ -65,8 +67,8 @@ EQUATION_CHANGES = (
     Change("fewer", 1, "calculating", WHOLE_SHARE, "fewer chains have an equation"),
 )
 LENGTH_CHANGES = (
-    Change("longer", 1, "tokens", TOKENS, "chains are longer in the median"),
-    Change("longer", -1, "tokens", TOKENS, "chains are shorter in the median"),
+    Change("longer", 1, "tokens", TOKENS, "chains are longer"),
+    Change("longer", -1, "tokens", TOKENS, "chains are shorter"),
 )
 
 
@@ -308,10 +310,10 @@ def broken(material: Material) -> list[Broken]:
 def how_chains_break(every: Sequence[Broken]) -> Iterable[Claim]:
     """What chains of thought break of: equations that are wrong, or chains that never get to one.
 
-    Says: Without block L more chains have a wrong equation: X % against Y % unedited, Z % are language. | Without block
-    L fewer chains have an equation: X % against Y % unedited. | No block is shown to make more chains calculate
-    wrongly, or fewer calculate. | Of N models more chains have a wrong equation without block L in n. | Of N models
-    fewer chains have an equation without block L in n.
+    Says: Without block L more chains have a wrong equation: X % against Y % unedited. | Without block L fewer chains
+    have an equation: X % against Y % unedited (only Z % are still language). | No block is shown to make more chains
+    calculate wrongly, or fewer calculate. | Of N models more chains have a wrong equation without block L in n. | Of N
+    models fewer chains have an equation without block L in n.
     Needs: an exact paired test (McNemar) over the chains of the same items, Holm-corrected over all blocks of a model
     """
     for own, subjects in _together(every):
@@ -325,8 +327,8 @@ def how_chains_break(every: Sequence[Broken]) -> Iterable[Claim]:
 def how_long_chains_are(every: Sequence[Broken]) -> Iterable[Claim]:
     """Whether edits make chains longer or shorter.
 
-    Says: Without block L chains are longer in the median: A tokens against B unedited (corrected p …). | Without block
-    L chains are shorter in the median: likewise. | Of N models chains are longer in the median without block L in n.
+    Says: Without block L chains are longer: A tokens in the median against B unedited (corrected p …). | Without block
+    L chains are shorter: likewise. | Of N models chains are longer without block L in n.
     Needs: an exact sign test over the chains of the same items, Holm-corrected over all blocks of a model
     """
     for own, subjects in _together(every):
@@ -338,11 +340,12 @@ def how_long_chains_are(every: Sequence[Broken]) -> Iterable[Claim]:
 def _together(every: Sequence[Broken]) -> Iterator[tuple[list[Broken], str]]:
     """What claims are made of, with their subjects: every curve, or more than `FEW` models of one sweep together."""
     labels = [of.curve.labels for of in every]
+    edits = {(of.curve.unit, of.curve.factor) for of in every}
     for own in alike(every, "curve.task", "curve.unit", "curve.factor"):
-        if len(own) > FEW:
-            yield own, own[0].curve.task
-        else:
-            yield from (([of], subject(of.curve.labels, labels)) for of in own)
+        first = own[0].curve
+        edit = f"{wording.UNIT_NAMES[first.unit]} {wording.changed(first.factor)}" * (len(edits) > 1)
+        about = [([of], subject(of.curve.labels, labels)) for of in own] if len(own) <= FEW else [(own, first.task)]
+        yield from ((of, f"{name}, {edit}" if name and edit else name or wording.capital(edit)) for of, name in about)
 
 
 def _changes(own: Sequence[Broken], changes: Sequence[Change]) -> tuple[tuple[str, ...], tuple[Chains, ...]]:
@@ -365,9 +368,11 @@ def _sentence(own: Sequence[Broken], change: Change) -> str:
     shown, without = own[0].shown(change), own[0].without
     cell, row = max(shown, key=lambda pair: change.sign * getattr(pair[1], change.by).value)
     now, before = (change.form.text(getattr(each, change.of)) for each in (row, without))
-    p = wording.p_value(getattr(row, change.by).p_corrected)
-    text = f"{under(named([cell]), cell.factor)} {change.said}: {now} against {before} unedited (corrected p {p})"
-    text += f", {WHOLE_SHARE.text(row.language)} are language"
+    p = f"corrected p {wording.p_value(getattr(row, change.by).p_corrected)}"
+    if change in EQUATION_CHANGES and row.language < HALF:
+        p += f"; only {WHOLE_SHARE.text(row.language)} are still language"
+    middle = " in the median" * (change in LENGTH_CHANGES)
+    text = f"{under(named([cell]), cell.factor)} {change.said}: {now}{middle} against {before} unedited ({p})"
     if others := [each for each, _ in shown if each is not cell]:
         text += f"; likewise {under(named(others), cell.factor)}"
     return f"{wording.capital(text)}."
@@ -429,7 +434,7 @@ def part(material: Material) -> Part | None:
         Rows("failures", fails, (Fails,), "How answers fail", most="answers"),
         marks,
         (*how_chains_break(every), *how_long_chains_are(every), *what_chains_add(every)),
-        "Every wrong answer counts once: under the first of these, from the top, that holds.",
+        "Every wrong answer counts once, in the first row from the top that fits it.",
         "Chains",
         own=tuple(own),
         wide=True,

@@ -16,7 +16,7 @@ from lesion.report.claims import Claim, rule
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, derived
 from lesion.statistics.spared import rule as spared_rule
-from lesion.studies.ablation.cell import Curve, manner, places, plural
+from lesion.studies.ablation.cell import Curve, Place, manner, places, plural
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor, alike
 
@@ -44,6 +44,12 @@ class Dissociation(Row):
     def second_alone(self) -> str:
         """The blocks that are critical for the second task alone."""
         return wording.layer_runs(self.second_layers)
+
+    @property
+    def edits(self) -> tuple[str, ...]:
+        """The text forms of the edits that it rests on."""
+        layers = (*self.first_layers, *self.second_layers)
+        return tuple(Place(layer=layer, unit=self.unit, factor=self.factor).edit for layer in layers)
 
     @derived.column("In both directions", lambda double: "●" if double else "")
     def double(self) -> bool:

@@ -170,7 +170,8 @@ def survive(every: Sequence[Kinds]) -> Iterable[Claim]:
         unit = f", {wording.UNIT_NAMES[of.first.unit]}" * (len({curve.unit for curve in curves}) > 1)
         sentences = [f"{of.first.task}{unit}: {verdict(of)}."]
         sentences += [f"{wording.capital(differing(of))}."] * bool(of.contrasts)
-        yield Claim(tuple(sentences), subject=of.first.model * (len({curve.model for curve in curves}) > 1))
+        rows = tuple(of.first.record(place) for _, cells in of.groups for place in cells)
+        yield Claim(tuple(sentences), rows, of.first.model * (len({curve.model for curve in curves}) > 1))
 
 
 def verdict(of: Kinds) -> str:

@@ -63,9 +63,9 @@ def rows(material: Material) -> Rows:
 def which_units(curves: Sequence[Curve]) -> Iterable[Claim]:
     """Which parts are critical and which change anything; of tasks that compare tokens, which move the difference.
 
-    Says: Head L.H is critical for A, of N heads [; heads … change the accuracy]. | No head of N is shown to be critical
-    for A [; it cannot be told]. | The largest drop is D points, at head L.H. | The difference log p(right) − log
-    p(rival) falls most without head L.H, and rises most without head M.I.
+    Says: Head L.H is critical for A, of N heads [; heads … change the accuracy]. | No head is shown to be critical for
+    A, of N heads [; it cannot be told]. | The largest drop is D points, at head L.H. | None costs accuracy. | The
+    difference log p(right) − log p(rival) falls most without head L.H, and rises most without head M.I.
     Needs: as for blocks, Holm-corrected over all parts of one kind that the study plans
     """
     every = [Swept.of(curve) for curve in curves]
@@ -73,7 +73,8 @@ def which_units(curves: Sequence[Curve]) -> Iterable[Claim]:
     for swept, curve in zip(every, curves, strict=True):
         largest = max(curve.cells, key=lambda cell: cell.size)
         drop = f"{POINTS.text(largest.drop)} of {SHARE.text(curve.result.baseline.accuracy.value)}"
-        sentences = (_called(curve), f"The largest drop is {drop}, at {named([largest])}.", _by_margin(curve))
+        text = f"The largest drop is {drop}, at {named([largest])}." if largest.size > 0 else "None costs accuracy."
+        sentences = (_called(curve), text, _by_margin(curve))
         shown = dict.fromkeys([*curve.marked, largest])
         about = subject(swept, every, but="task")
         how = f"{wording.UNIT_NAMES[curve.unit]} {wording.changed(curve.factor)}" * several
@@ -86,7 +87,7 @@ def _called(curve: Curve) -> str:
     if len(curve.cells) < curve.tests:
         so_far = " so far" * (not curve.result.screen or curve.result.screen.top is None)
         of = f"of the {len(curve.cells)} measured{so_far}, {of}"
-    text = f"No {wording.UNIT_NAMES[curve.unit]} {wording.unshown(curve.stopped)} for {curve.task} {of}"
+    text = f"No {wording.UNIT_NAMES[curve.unit]} {wording.unshown(curve.stopped)} for {curve.task}, {of}"
     if curve.marked:
         called = wording.called(curve.stopped, len(curve.marked))
         text = f"{wording.capital(named(curve.marked, MOST))} {called} for {curve.task}, {of}"
