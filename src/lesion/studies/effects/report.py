@@ -18,7 +18,7 @@ from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text, subject
 from lesion.report.table import Table
-from lesion.report.values import WHOLE_SHARE
+from lesion.report.values import WHOLE_SHARE, decimals
 from lesion.statistics.paired import ALPHA
 from lesion.studies.effects.result import (
     LOGITS,
@@ -239,7 +239,7 @@ class EffectsResult(StudyResult[EffectsSummary]):
         first = self.summary.tasks[0]
         against = {"tempting": "the tempting token", "mean": "the mean token"}[first.reference]
         counts = f"{wording.counted(first.items, 'item')} with {wording.counted(first.tokens, 'gold token')}"
-        return f"{counts}; the right token's score (logit) is {LOGITS.text(first.logit)} above that of {against}."
+        return f"{counts}; the right token's score (logit) is {decimals(2).text(first.logit)} above that of {against}."
 
     @override
     def checks(self) -> list[Check]:
