@@ -160,8 +160,13 @@ def _environment() -> jinja2.Environment:
 
 
 def _code(text: str) -> Markup:
-    """The text, escaped, in which what stands between backquotes is a command."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    """The text, escaped, in which what stands between backquotes is a command; no line ends within an option's name."""
+
+    def command(found: re.Match[str]) -> str:
+        inside = re.sub(r"(?<= )(--[a-z-]+)", r"<span>\1</span>", found[1])
+        return f"<code>{inside}</code>"
+
+    return Markup(re.sub(r"`([^`]+)`", command, str(escape(text))))
 
 
 def _left_out(carried: browser.Carried) -> list[tuple[str, int, int]]:

@@ -290,6 +290,15 @@ def test_of_a_task_that_the_model_cannot_do_nothing_is_told():
     assert text.endswith("What is critical cannot be told for facts (3 of 20 right, 7 are needed).")
 
 
+def test_what_cannot_be_told_is_said_once_whatever_the_edits():
+    summary = form(models=("base",), tasks=("facts",))
+    unable(summary, 0, 0)
+    (result,) = summary["models"][0]["tasks"]
+    result["cells"] += [cell | {"factor": 0.5} for cell in result["cells"]]
+    result["sensitivity"] += [reach | {"factor": 0.5} for reach in result["sensitivity"]]
+    assert told(valid(summary)) == ["What is critical cannot be told for facts (3 of 20 right, 7 are needed)."]
+
+
 def test_what_models_share_leaves_out_a_task_that_one_of_them_cannot_do():
     summary = form()
     unable(summary, 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ WORDS = 25
 
 
 CHOSEN = "multiple choice"
+UNTOLD = "What is critical cannot be told for"
 CUT = 0.2
 """The share of unedited answers at the token limit from which that is named as a cause of a low accuracy."""
 
@@ -52,6 +54,16 @@ def which_blocks(material: Material) -> Iterable[Claim]:
     answer and were cut off count as right in it. Spares: less than a quarter is lost, by its own test. More of A than
     of C: by a test of the difference
     """
+    untold: set[str] = set()
+    for claim in _of_sweeps(material):
+        # Of a task that the unedited model cannot do it is said once, whatever the edit.
+        new = tuple(text for text in claim.sentences if text not in untold)
+        untold.update(text for text in claim.sentences if text.startswith(UNTOLD))
+        if new:
+            yield replace(claim, sentences=new)
+
+
+def _of_sweeps(material: Material) -> Iterable[Claim]:
     for sweep in alike(material.curves, "unit", "factor"):
         models = alike((curve for curve in sweep if curve.cells), "model")
         shared: dict[str, tuple[set[str], list[Group]]] = {}
@@ -62,7 +74,9 @@ def which_blocks(material: Material) -> Iterable[Claim]:
                 shared |= {curve.model: (tasks, groups) for curve in curves}
         for curves in models:
             if shared.get(curves[0].model) != _critical(curves):
-                yield from _claims(curves, subject=_subject(curves[0], material))
+                some = any(not curve.untold for curve in curves)
+                subject = _subject(curves[0], material) if some else material.among(curves[0].model)
+                yield from _claims(curves, subject=subject)
 
 
 def _critical(curves: Sequence[Curve]) -> tuple[set[str], list[Group]]:
@@ -221,7 +235,7 @@ def _untold(curves: Sequence[Curve]) -> str:
         advice = " Many unedited answers hit the token limit: try a larger --max-new-tokens."
         if max(scores.unclosed for scores in unedited) >= CUT:
             advice += " Many never closed their thinking: --thinking-tokens closes it for them."
-    return f"What is critical cannot be told for {wording.listed(parts)}.{advice}" * bool(parts)
+    return f"{UNTOLD} {wording.listed(parts)}.{advice}" * bool(parts)
 
 
 def _cut(curves: Sequence[Curve], among: str) -> str:
