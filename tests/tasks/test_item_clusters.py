@@ -49,3 +49,4 @@ def test_groups_of_a_file_are_clusters_as_far_as_there_are_any():
     assert shared("mine.jsonl", rows.assign(group="")) is None
     copies = shared("mine.jsonl", rows.assign(group="", question=["a", "b", "a"]))
     assert (copies.what, copies.count) == ("question", 2)
+    assert shared("mine.jsonl", rows.assign(group="", question="")) is None, "questions that a log lacks are no copies"

@@ -67,10 +67,11 @@ def shared(task: str, items: pd.DataFrame) -> Shared | None:
     what, cluster = _rule(unwrapped(task))
     if not what:
         return None
-    texts = (items[column].fillna("").astype(str).to_list() for column in ("question", "gold", "group"))
+    texts = [items[column].fillna("").astype(str).to_list() for column in ("question", "gold", "group")]
     clusters = tuple(cluster(*each) for each in zip(*texts, strict=True))
-    if what == OWN and not any(clusters) and items["question"].duplicated().any():
-        return Shared(COPIED, tuple(items["question"]))
+    known = list(filter(None, texts[0]))  # a log may lack the questions
+    if what == OWN and not any(clusters) and len(set(known)) < len(known):
+        return Shared(COPIED, tuple(texts[0]))
     return Shared(what, clusters) if any(clusters) else None
 
 

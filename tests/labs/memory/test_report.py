@@ -114,8 +114,8 @@ def test_the_sides_that_hold_the_noise_are_counted(summary):
     plain = sum(size.codes == "orthonormal" for size in turned)
     agreeing = plain - sum(size.classes == 3 and size.codes == "gaussian" for size in turned)
     assert texts(report.which_side_holds_the_noise(turned)) == [
-        f"In the spectrum the noise lies at the top in {plain - 1} of {plain} settings with orthonormal codes, at the"
-        f" bottom in 1. With gaussian codes it is the same side in {agreeing} of {plain}."
+        f"In the spectrum the noise lies at the top in {plain - 1} of {plain} settings with orthonormal codes; in 1 at"
+        f" the bottom. With gaussian codes it is the same side in {agreeing} of {plain}."
     ]
     assert report.which_side_holds_the_noise(()) == ()
 

@@ -59,7 +59,7 @@ def test_a_study_of_one_model_without_critical_layers_or_hinge_is_told_as_such()
     summary = made.study(families=("llama",), variants=("base",), clusters=(50,), critical=False, bend=False)
     page = html(page_of(DriftResult, summary))
     assert "An even fall is not rejected" in page
-    assert "--study FOLDER</code>" in page
+    assert "<span>--study</span> FOLDER</code>" in page
     assert "data-shows" not in page.split("<main>")[1].split("</main>")[0]
     figure = figures(summary)[0]
     assert data(figure.panels[0].charts[0], "start", "through") == []

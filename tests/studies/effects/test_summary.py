@@ -134,7 +134,7 @@ def test_one_item_and_items_that_are_alike_have_no_interval_and_no_test():
 def test_what_writes_and_what_costs_most_is_named_beside_what_others_read(task):
     text = said(report.what_writes_and_what_costs, task)
     assert text.startswith("Block 4 writes most towards the right token, 4.0")
-    assert "most is lost without block 0, 5.05 logits [5.0" in text
+    assert "most is lost without block 0, 5.05 [5.0" in text
     assert "1 of 5 blocks does more through later blocks, which read what is written, than directly" in text
     (claim,) = report.what_writes_and_what_costs([task])
     assert [effect.layer for _, effect in claim.rows] == [0, 4]

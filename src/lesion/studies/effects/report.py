@@ -52,7 +52,8 @@ def what_writes_and_what_costs(tasks: Sequence[TaskEffects]) -> Iterable[Claim]:
         places = task.of(unit)
         writer = max(places, key=lambda place: place.direct.value or 0.0)
         costly = max(places, key=lambda place: place.total.value or 0.0)
-        lost, total = "it too" if costly is writer else _the(costly), LOGITS.text(costly.total)
+        other = f"that of {wording.place('block', costly.layer)}" if unit in ("attention", "mlp") else costly.place
+        lost, total = "it too" if costly is writer else other, decimals(2).text(costly.total)
         writes = f"{wording.capital(_the(writer))} writes most towards {task.aim}, {LOGITS.text(writer.direct)}"
         sentences = [f"{writes}; most is lost without {lost}, {total}."]
         if read := [place for place in places if place.is_read]:
