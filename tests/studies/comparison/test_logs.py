@@ -211,6 +211,13 @@ def test_scores_are_tested_by_sign_flips_in_their_own_unit(tmp_path):
     assert "would be found with 80 % power" in text
 
 
+def test_a_difference_of_scores_names_its_task_as_it_is(tmp_path):
+    rows = [{"id": i, "task": "history of art", "score": i / 20} for i in range(14)]
+    more = [row | {"score": row["score"] + 0.1 + row["score"] / 9} for row in rows]
+    result = lesion.compare(write_jsonl(tmp_path / "a.jsonl", rows), write_jsonl(tmp_path / "b.jsonl", more))
+    assert result.verdict.endswith("higher on history of art than a.")
+
+
 def test_what_would_have_been_found_is_found_so_often():
     """Of 400 draws with the difference that the claim names, about 80 % are significant."""
     n, discordant, rng = 1000, 0.2, np.random.default_rng(1)

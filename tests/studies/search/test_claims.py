@@ -216,7 +216,10 @@ def test_a_control_is_no_worse_worse_or_cannot_be_told(verdict, gain, text):
             f"wiki is no worse with {TWICE}: its perplexity rises by less than 2 % (20.5 to 20.6: × 1.005 [",
         ),
         ("worse", f"wiki is worse with {TWICE}: its perplexity rises by more than 2 % (20.5 to"),
-        ("cannot be told", f"Whether the perplexity of wiki rises by 2 % with {TWICE} cannot be told (20.5 to"),
+        (
+            "cannot be told",
+            f"Whether the perplexity of wiki rises by more than 2 % with {TWICE} cannot be told (20.5 to",
+        ),
     ],
 )
 def test_running_text_is_held_against_the_margin_in_percent(verdict, text):

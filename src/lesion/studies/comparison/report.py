@@ -92,16 +92,17 @@ def which_answers_more(pair: Pair, cells: Sequence[Compared], about: str, tests:
     if value is None:
         yield Claim((f"{cell.task}: a log-probability is not finite, so that no mean is compared.",), rows, about)
         return
-    size, more, of = _form(cell).text(abs(value)), value > 0, f" of {cell.task}" * (not about)
+    size, more, task = _form(cell).text(abs(value)), value > 0, "" if about else cell.task
     numbers = f"Difference {_difference(cell, cell.difference)}, on {wording.counted(cell.items, 'item')}."
     if not cell.difference.is_shown:
-        first = f"No difference between {pair.b} and {pair.a} is shown{'' if about else f' on {cell.task}'}."
+        first = f"No difference between {pair.b} and {pair.a} is shown{task and f' on {task}'}."
         yield Claim((first, numbers, _would_be_found(cell, tests, level)), rows, about)
         return
     first = {
-        "points": f"{pair.b} answers {size} {'more' if more else 'fewer'}{of} than {pair.a}.",
-        "nats": f"{pair.b} gives an item{of} {size} {'more' if more else 'less'} log-probability than {pair.a}.",
-        "score": f"{pair.b} scores {size} {'higher' if more else 'lower'}{of.replace(' of ', ' on ')} than {pair.a}.",
+        "points": f"{pair.b} answers {size} {'more' if more else 'fewer'}{task and f' of {task}'} than {pair.a}.",
+        "nats": f"{pair.b} gives an item{task and f' of {task}'} {size} {'more' if more else 'less'} log-probability"
+        f" than {pair.a}.",
+        "score": f"{pair.b} scores {size} {'higher' if more else 'lower'}{task and f' on {task}'} than {pair.a}.",
     }[cell.unit]
     yield Claim((first, numbers), rows, about)
 

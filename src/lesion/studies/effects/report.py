@@ -238,9 +238,9 @@ class EffectsResult(StudyResult[EffectsSummary]):
     @override
     def basis(self) -> str:
         first = self.summary.tasks[0]
-        against = {"tempting": "the tempting token", "mean": "the mean token"}[first.reference]
+        against = {"tempting": "that of the tempting token", "mean": "the mean of all tokens"}[first.reference]
         counts = f"{wording.counted(first.items, 'item')} with {wording.counted(first.tokens, 'gold token')}"
-        return f"{counts}; the right token's score (logit) is {decimals(2).text(first.logit)} above that of {against}."
+        return f"{counts}; the right token's score (logit) is {decimals(2).text(first.logit)} above {against}."
 
     @override
     def checks(self) -> list[Check]:

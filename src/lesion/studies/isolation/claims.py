@@ -14,7 +14,7 @@ from lesion.report.wording import SPACE, STOPPING_SHARE, counted
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation, Line, TaskUnderEdit
 from lesion.studies.isolation.result import Isolation
 
-OFF = ", ×0"
+OFF = f", {wording.factor(0.0)}"
 """How the name of an edit ends that switches something off."""
 SUFFERS = 1.05
 """The ratio of perplexities above which, by its whole interval, running text is said to suffer."""

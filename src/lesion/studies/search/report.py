@@ -114,7 +114,17 @@ class ContestChoice(Value):
     edit: str = ""
 
 
-class CandidateTest(Row):
+class OfChosen(Row):
+    """A chosen candidate on a task or control."""
+
+    task: str = column("Task", label=True)
+    contest: str = column()
+    candidate: str = column("Candidate", label=True)
+    model: str = column()
+    edit: str = column()
+
+
+class CandidateTest(OfChosen):
     """A chosen candidate on the test items of a task or control; gains are against the unedited model there.
 
     Attributes:
@@ -123,11 +133,6 @@ class CandidateTest(Row):
             it, where there is more than the margin above guessing to lose.
     """
 
-    task: str = column("Task", label=True)
-    contest: str = column()
-    candidate: str = column("Candidate", label=True)
-    model: str = column()
-    edit: str = column()
     control: bool = column("Control")
     items: int = column("Items")
     baseline: float = column("Unedited", SHARE)
@@ -143,7 +148,7 @@ class CandidateTest(Row):
         return 0 if self.one_answer else self.gain.shown
 
 
-class TextTest(Row):
+class TextTest(OfChosen):
     """A chosen candidate on a control of running text.
 
     Attributes:
@@ -153,11 +158,6 @@ class TextTest(Row):
             runs (Bonferroni); `verdict` follows from it: no worse where it rises by less than the margin, in percent.
     """
 
-    task: str = column("Task", label=True)
-    contest: str = column()
-    candidate: str = column("Candidate", label=True)
-    model: str = column()
-    edit: str = column()
     texts: int = column("Texts")
     tokens: int = column("Tokens")
     baseline: Number = column("Unedited", FIGURES)
@@ -367,7 +367,7 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
     Says: T is no worse with C: it loses less than the margin. | T is worse with C: it loses more than the margin. |
     Whether T loses more than the margin with C cannot be told. | T is no worse with C: its perplexity rises by less
     than the margin. | T is worse with C: its perplexity rises by more than the margin. | Whether the perplexity of T
-    rises by the margin with C cannot be told.
+    rises by more than the margin with C cannot be told.
     Needs: an interval, corrected for the number of such tests (Bonferroni), that lies on one side of the margin's loss;
     for no worse, more than the margin above guessing
     """
@@ -384,7 +384,7 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
         text = {
             "no worse": f"{of} is no worse with {name}: its perplexity rises by less than {margin}",
             "worse": f"{of} is worse with {name}: its perplexity rises by more than {margin}",
-            "cannot be told": f"Whether the perplexity of {of} rises by {margin} with {name} cannot be told",
+            "cannot be told": f"Whether the perplexity of {of} rises by more than {margin} with {name} cannot be told",
         }[passage.verdict]
         ratio = f"× {decimals(3).text(passage.ratio)}, {counted(passage.texts, 'text')}"
         before, after = FIGURES.text(passage.baseline), FIGURES.text(passage.perplexity)

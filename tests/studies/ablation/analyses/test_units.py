@@ -29,6 +29,10 @@ def claimed(*cells: Cell) -> list[str]:
     return [text.replace(wording.SPACE, " ") for text in claim.sentences]
 
 
+def test_where_no_head_loses_that_is_what_was_measured():
+    assert "No drop was measured." in claimed(cell(0, 0.0), cell(1, -0.1))
+
+
 def test_critical_heads_stand_before_those_that_only_change_the_accuracy():
     assert claimed(cell(0, 0.2, p=0.01), cell(1, 0.6, critical=True), cell(2, 0.0)) == [
         "Head 1.1 is critical for ioi, of 3 heads; head 1.0 changes the accuracy (corrected p at most .05).",

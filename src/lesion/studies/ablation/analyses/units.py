@@ -64,7 +64,7 @@ def which_units(curves: Sequence[Curve]) -> Iterable[Claim]:
     """Which parts are critical and which change anything; of tasks that compare tokens, which move the difference.
 
     Says: Head L.H is critical for A, of N heads [; heads … change the accuracy]. | No head is shown to be critical for
-    A, of N heads [; it cannot be told]. | The largest drop is D points, at head L.H. | None costs accuracy. | The
+    A, of N heads [; it cannot be told]. | The largest drop is D points, at head L.H. | No drop was measured. | The
     difference log p(right) − log p(rival) falls most without head L.H, and rises most without head M.I.
     Needs: as for blocks, Holm-corrected over all parts of one kind that the study plans
     """
@@ -73,7 +73,7 @@ def which_units(curves: Sequence[Curve]) -> Iterable[Claim]:
     for swept, curve in zip(every, curves, strict=True):
         largest = max(curve.cells, key=lambda cell: cell.size)
         drop = f"{POINTS.text(largest.drop)} of {SHARE.text(curve.result.baseline.accuracy.value)}"
-        text = f"The largest drop is {drop}, at {named([largest])}." if largest.size > 0 else "None costs accuracy."
+        text = f"The largest drop is {drop}, at {named([largest])}." if largest.size > 0 else "No drop was measured."
         sentences = (_called(curve), text, _by_margin(curve))
         shown = dict.fromkeys([*curve.marked, largest])
         about = subject(swept, every, but="task")
