@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline import lesion, refused
-from lesion.cli import demo as demo_module
+from commandline import lesion
 from lesion.cli.terminal import Bar
 from lesion.core.study_file import shipped
 from lesion.registry import load_study
@@ -86,39 +85,3 @@ def test_the_demo_goes_on_where_it_stopped_and_tells_every_chapter_in_one_report
     assert "<svg" in told
     assert "bundled:llama-rlvr" in (out / "layers" / "report.html").read_text(encoding="utf-8")
     assert Path(done.out.rsplit("report: ", 1)[1].strip()) == out / "report.html"
-
-
-def test_tasks_that_fit_are_the_hardest_within_reach_and_controls_with_room_to_fall():
-    accuracies = dict.fromkeys((*demo_module.SKILLS, *demo_module.CONTROLS), 0.0)
-    accuracies |= {"arithmetic:add?digits=3": 0.05, "arithmetic:add": 0.4, "arithmetic:subtract": 0.6}
-    accuracies |= {"agreement": 1.0, "induction": 0.7, "greater_than": 0.85, "arithmetic:words": 0.3}
-    assert demo_module.fitting(accuracies) == ("arithmetic:add", ["induction", "greater_than"])
-    assert demo_module.fitting(accuracies | {"arithmetic:add": 0.1, "arithmetic:subtract": 0.1})[0] == (
-        "arithmetic:add"
-    ), "none within reach: the best"
-
-
-def test_a_folder_keeps_the_demo_of_one_model(capsys, tmp_path):
-    (tmp_path / "demo.json").write_text('{"model": "bundled:llama-base"}')
-    refused(lesion(capsys, "demo", "--out", tmp_path), 2, "holds the demo of bundled:llama-base", "--out")
-    refused(lesion(capsys, "demo", "--model", "bundled:llama-rlvr", "--out", tmp_path), 2, "holds the demo of bundled")
-    (tmp_path / "demo.json").write_text('{"model": "bundled:llama-rlvr"}')
-    refused(lesion(capsys, "demo", "--model", "bundled:llama-rlvr", "--out", tmp_path), 1, "demo.json is damaged")
-
-
-@pytest.mark.slow
-def test_the_demo_of_another_model_tells_every_chapter(capsys, monkeypatch, tmp_path):
-    for name, few in {"ITEMS": 2, "MEASURED": 4, "SEARCHED_BLOCKS": 1, "ROOM": (0.0, 1.0)}.items():
-        monkeypatch.setattr(demo_module, name, few)
-    monkeypatch.setattr(demo_module, "SKILLS", ("primer:reading",))  # what the bundled models can do, in few tokens
-    monkeypatch.setattr(demo_module, "CONTROLS", ("primer:atlas",))
-    out = tmp_path / "demo"
-    done = lesion(capsys, "demo", "--model", "bundled:llama-base", "--out", out)
-    assert done.code == 0, done.err
-    told = (out / "report.html").read_text(encoding="utf-8")
-    assert "What bundled:llama-base depends on" in told
-    assert "Which blocks does each skill depend on?" in told
-    assert "base and children" not in told
-    for part in ("layers", "drift", "isolation", "truncation", "overlay"):
-        assert f'href="{part}/report.html"' in told
-    assert (out / "fit" / "report.html").is_file()
