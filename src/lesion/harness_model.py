@@ -1,6 +1,7 @@
-"""A model under an edit for lm-evaluation-harness: `lm_eval --model lesion --model_args model=…,edit=…`.
+"""A model under an edit for lm-evaluation-harness: `python -m lesion.harness_model --model lesion --model_args …`.
 
-Importing this module makes the harness know the model, for its Python interface too; it needs the harness installed.
+The harness knows the models of other packages once they are imported. This module, run, is its command with one more
+model; imported, it makes its Python interface know the model. It needs the harness installed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from lm_eval.api.model import LM, TemplateLM
 from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
-import lesion.harness_entry
 from lesion.edits.edit import BASELINE, EditLike
 from lesion.edits.files.artefact import edit_for
 from lesion.edits.table import refuse_unknown_places
@@ -35,7 +35,7 @@ Reply = TypeVar("Reply")
 _DEFAULTS = {"batch_size": 1, "max_batch_size": None, "device": "cuda:0"}
 
 
-@register_model(lesion.harness_entry.NAME)
+@register_model("lesion")
 class LesionModel(LM):
     """What the harness asks: a model, every one of whose answers is given under one edit.
 
@@ -255,3 +255,9 @@ def _refuse(unknown: Mapping[str, object]) -> None:
             f"The model lesion has no argument '{name}'{nearest(name, known)}; in --model_args there may stand "
             f"{', '.join(known)}."
         )
+
+
+if __name__ == "__main__":
+    from lm_eval.__main__ import cli_evaluate
+
+    cli_evaluate()

@@ -256,7 +256,7 @@ def test_a_task_whose_metric_says_neither_right_nor_wrong_is_refused_by_name(tmp
         )
     said = refusal(tmp_path, "harness:by_bleu?HERE")
     assert "bleu is no mean over answers" in said
-    assert "lm_eval --model lesion" in said
+    assert "lesion.harness_model --model lesion" in said
     assert "f1 counts parts of an answer" in refusal(tmp_path, "harness:by_f1?HERE")
     assert "these do: acc" in refusal(folder, "harness:local_lambada?metric=perplexity&HERE")
     assert "has no right and wrong answers" in refusal(folder, "harness:local_wikitext?metric=acc&HERE")

@@ -44,7 +44,7 @@ from lesion.models.units import Experts, Slices
 SAME = 1e-3
 """Two logits that differ by a smaller share of the largest are the same."""
 TOKENS = 16
-KEEP = "keep the edit as text, which lesion evaluate and lm_eval --model lesion take."
+KEEP = "keep the edit as text, which lesion evaluate and lm-evaluation-harness (lesion.harness_model) take."
 
 
 def edit_files(given: EditLike, model: Callable[[], Model], factor: float | None = None) -> list[EditFile]:

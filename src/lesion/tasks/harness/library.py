@@ -219,7 +219,8 @@ def _refuse(task: Any, title: str) -> None:
     if getattr(task, "UNSAFE_CODE", False):
         raise UsageError(
             f"The task {title} of lm-evaluation-harness runs the code that a model writes; lesion runs none. "
-            f"`lm_eval --model lesion --confirm_run_unsafe_code` does, where you have made that safe."
+            f"`python -m lesion.harness_model --model lesion --confirm_run_unsafe_code` does, where you have made that "
+            f"safe."
         )
 
 

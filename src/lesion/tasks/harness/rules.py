@@ -57,8 +57,8 @@ def choose_metric(task: Any, name: HarnessName, fractions: Callable[[], Mapping[
     if not able:
         why = "; ".join(f"{metric} {reason}" for metric, reason in reasons.items())
         raise UsageError(
-            f"No metric of {name} says whether one answer is right or wrong: {why}. `lm_eval --model lesion` takes "
-            f"every task and gives the harness's own numbers under an edit."
+            f"No metric of {name} says whether one answer is right or wrong: {why}. `python -m lesion.harness_model "
+            f"--model lesion` takes every task and gives the harness's own numbers under an edit."
         )
     return next((metric for metric in able if metric in _USUAL), able[0])
 
@@ -105,7 +105,8 @@ def measured(task: Any, metric: str, doc: Any, results: Sequence[Any], title: st
         return bool(value)
     raise LesionError(
         f"The metric {metric} of {title} gave {value!r} for an answer, which is neither right (1) nor wrong (0); "
-        f"choose another with metric=…, or ask `lm_eval --model lesion`, which takes every metric."
+        f"choose another with metric=…, or ask `python -m lesion.harness_model --model lesion`, which takes every "
+        f"metric."
     )
 
 

@@ -112,7 +112,7 @@ class Subtask:
         if any(instance.request_type != wanted for instance in instances):
             raise LesionError(
                 f"Document {index} of the task {self.title} of lm-evaluation-harness asks for more than one kind of "
-                f"answer; `lm_eval --model lesion` can ask it."
+                f"answer; `python -m lesion.harness_model --model lesion` can ask it."
             )
         # Behind the choices, a metric of the harness may want them once more without the question.
         count = len(task.doc_to_choice(doc)) if task.OUTPUT_TYPE == "multiple_choice" else len(instances)

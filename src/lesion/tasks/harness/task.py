@@ -84,7 +84,7 @@ class Harness:
             raise UsageError(
                 f"{self.name} is asked with the harness's own prompts, without a style; leave prompt_style '{style}' "
                 f"out, or give it to the other tasks of the study alone. For chat templates there is "
-                f"`lm_eval --model lesion --apply_chat_template`."
+                f"`python -m lesion.harness_model --model lesion --apply_chat_template`."
             )
         arguments = self._of(item).arguments[int(item.metadata["document"])]
         tokens = _tokens(model)
