@@ -1,14 +1,15 @@
-"""Items that share a template, a relation or a subject: intervals over these clusters, as values and in sentences."""
+"""Items that share a template, a relation or a subject: intervals over these clusters, and what is said of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from lesion.report import wording
+from lesion.report.claims import Claim, rule
 from lesion.report.rows import Row, column
-from lesion.report.values import POINTS, Estimate, Value
+from lesion.report.values import Value
 from lesion.tasks.item_clusters import COPIED, OWN
 
 if TYPE_CHECKING:  # needs numpy, as whoever has differences does
@@ -69,69 +70,48 @@ class Sharing(Value):
         return None if shared is None else cls(what=shared.what, clusters=shared.count)
 
 
+ClusteredTask: TypeAlias = tuple[str, int, Sharing | None, Sequence[OverClusters | None]]
+"""A task, how many items it has, what they share, and its intervals over clusters."""
+
+
 def columns(of: OverClusters | None) -> dict[str, float | str | None]:
     """The `COLUMNS` of one drop; empty where it has no interval over clusters."""
     return {} if of is None else dict(zip(COLUMNS, (of.low, of.high, of.design, of.clusters), strict=True))
 
 
-def widened(task: str, items: int, shared: Sharing | None, known: Mapping[str, OverClusters]) -> str | None:
-    """How much wider the intervals of a task are over its clusters, or why that cannot be computed.
+@rule
+def copied_questions(tasks: Iterable[ClusteredTask]) -> Iterable[Claim]:
+    """That items of a task are copies of each other.
 
-    Returns:
-        A sentence; None where clusters widen nothing by as much as `MATERIAL`.
+    Says: The items of A ask only n questions, and every copy counts as an item.
+    Needs: 1.1 times as many items as questions
     """
-    if shared is None:
-        return None
+    for task, items, shared, _ in tasks:
+        if shared is not None and shared.copied and items >= MATERIAL * shared.clusters:
+            only = f"The {items:,} items of {task} ask only {wording.counted(shared.clusters, shared.what)}"
+            every = "every copy counts as an item: verdicts and intervals are surer than they should be"
+            yield Claim((f"{only}, and {every}. Leave the copies out.",))
+
+
+def note(tasks: Iterable[ClusteredTask]) -> str:
+    """What a table notes of the clusters of its tasks: how much wider intervals are, or that there are too few.
+
+    Empty where they widen nothing by as much as `MATERIAL`.
+    """
+    return " ".join(filter(None, (_note(*task) for task in tasks)))
+
+
+def _note(task: str, items: int, shared: Sharing | None, intervals: Sequence[OverClusters | None]) -> str:
+    if shared is None or shared.copied:
+        return ""
     several = wording.counted(shared.clusters, shared.what)
-    if shared.copied:
-        if items < MATERIAL * shared.clusters:
-            return None
-        return (
-            f"The {items:,} items of {task} ask only {several}, and every copy counts as an item: verdicts and"
-            " intervals are surer than they should be. Leave the copies out."
-        )
-    if shared.what == OWN and shared.clusters < FEWEST:
-        return None  # labels rather than clusters, as far as anybody can tell
-    if shared.clusters == 1:
-        return f"All items of {task} share one {shared.what}, so that no interval over {shared.what}s can be computed."
-    if shared.clusters == items:
-        return f"Every item of {task} has a {shared.what} of its own: intervals over them are those over items."
-    if shared.clusters < FEWEST:
-        return f"Items of {task} come from {several} only, too few to say how others would change the result."
-    if not known or median(of.widening for of in known.values()) < MATERIAL:
-        return None
-    name, widest = max(known.items(), key=lambda pair: pair[1].widening)
-    middle = median(of.design for of in known.values())
+    if shared.clusters < FEWEST:  # `OWN` are labels rather than clusters, as far as anybody can tell
+        few = f"Items of {task} come from {several} only, too few to say how others would change the result."
+        return few * (shared.what != OWN)
+    widenings = [of.widening for of in intervals if of is not None]
+    if not widenings or median(widenings) < MATERIAL:
+        return ""
     return (
-        f"The {items:,} items of {task} share {several}; over these, intervals of drops are up to {widest.widening:.1f}"
-        f" times as wide as over items ({name}; design effect {widest.design:.1f}, median {middle:.1f})."
+        f"The {items:,} items of {task} share {several}; over these, intervals are up to {max(widenings):.1f} times as"
+        " wide."
     )
-
-
-def verdicts(what: str, doubtful: Sequence[tuple[str, OverClusters, float, str]]) -> str:
-    """Which verdicts an interval over clusters would not carry: name, interval, and the bound that it does not exclude.
-
-    `doubtful` is empty where all stand.
-    """
-    if not doubtful:
-        return "No verdict would change."
-    parts = [
-        f"{name} ({POINTS.interval(of.low, of.high)} holds {bound}, {POINTS(value)})"
-        for name, of, value, bound in doubtful
-    ]
-    return f"Over {what}s the verdict would not stand for {wording.listed(parts)}."
-
-
-def changes(
-    task: str, items: int, shared: Sharing | None, measured: Sequence[tuple[str, Estimate, OverClusters]]
-) -> str | None:
-    """As `widened`, with the changes that differ from 0 over items and not over clusters: name, change, interval."""
-    text = widened(task, items, shared, {name: of for name, _, of in measured})
-    if text is None or shared is None or not measured or shared.clusters < FEWEST or shared.copied:
-        return text
-    doubtful = [
-        (f"{name} as a change", of, 0.0, "no change")
-        for name, change, of in measured
-        if change.side and of.low <= 0 <= of.high
-    ]
-    return f"{text} {verdicts(shared.what, doubtful)}"

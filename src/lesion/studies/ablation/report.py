@@ -12,7 +12,7 @@ import pandas as pd
 from typing_extensions import override
 
 from lesion.core.changes import changed
-from lesion.core.clustered_intervals import OverClusters
+from lesion.core.clustered_intervals import ClusteredTask, OverClusters, copied_questions, note
 from lesion.core.database import FILE as DATABASE
 from lesion.core.options import asking, of_tasks
 from lesion.core.result import StudyResult
@@ -208,6 +208,7 @@ def cells(material: Material) -> Rows:
     )
     if summary.stopped:
         caption = "Over the items of the cell until it was decided."
+    caption = f"{caption} {note(_clustered(material))}".strip()
     blocks = _blocks(material)
     lines = [
         (curve.labels.model_copy(update={"blocks": blocks[curve.model]}), *curve.columns(cell))
@@ -220,6 +221,13 @@ def cells(material: Material) -> Rows:
         f"only what {wording.call(True)}" if summary.stopped else "critical only", most="size",
         brief=("model", "task", "unit", "factor", "layer", "accuracy", "outcome", "decided"),
     )  # fmt: skip
+
+
+def _clustered(material: Material) -> list[ClusteredTask]:
+    tasks = alike((curve for curve in material.curves if not curve.stopped), "task")
+    firsts = [own[0].result for own in tasks]
+    intervals = [[cell.clustered for curve in own for cell in curve.cells] for own in tasks]
+    return [(of.task, of.items, of.shared, over) for of, over in zip(firsts, intervals, strict=True)]
 
 
 def _blocks(material: Material) -> dict[str, int]:
@@ -235,7 +243,7 @@ def _main(material: Material) -> Part:
         *claims.which_blocks(material),
         *claims.unedited(material),
         *claims.what_rises(material),
-        *sensitivity.over_clusters(material),
+        *copied_questions(_clustered(material)),
         *claims.form_or_choice(material),
         *claims.what_was_decided(material),
     )

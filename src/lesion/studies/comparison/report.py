@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from typing_extensions import override
 
-from lesion.core import clustered_intervals
+from lesion.core.clustered_intervals import ClusteredTask, copied_questions, note
 from lesion.core.lock import locked
 from lesion.core.result import StudyResult
 from lesion.errors import LesionError
@@ -65,8 +65,8 @@ def claims(summary: ComparisonSummary) -> list[Claim]:
             edits = which_edits_differ(pair, cells, about)
             extra = which_edit_takes_more(pair, cells, about)
             ordered = (edits, unedited) if pair.same_model else (unedited, extra, edits)
-            every += chain(*ordered, over_clusters(cells, about))
-    return every
+            every += chain(*ordered)
+    return [*every, *copied_questions(_clustered(summary))]
 
 
 @rule
@@ -204,19 +204,11 @@ def _floored(cells: Sequence[Compared], unedited: Compared | None, pair: Pair) -
     )
 
 
-@rule
-def over_clusters(cells: Sequence[Compared], about: str) -> Iterable[Claim]:
-    """How much wider intervals are where items share a template, a relation or a subject.
-
-    Says: Over the clusters that items share intervals are up to F times as wide; no verdict (these verdicts) would
-    change.
-    Needs: items with a template, relation or subject in common, and intervals that are wider by a tenth at least
-    """
-    first = next((each for each in cells if each.unedited), cells[0])
-    over = [(cell.edit_name, cell.difference, cell.clustered) for cell in cells if cell.clustered is not None]
-    text = clustered_intervals.changes(first.task, first.items, first.shared, over)
-    if text is not None:
-        yield Claim((text,), (first,), about)
+def _clustered(summary: ComparisonSummary) -> list[ClusteredTask]:
+    every = [(task, [cell for pair in summary.pairs for cell in pair.of_task(task.name)]) for task in summary.tasks]
+    return [
+        (task.name, task.items, cells[0].shared, [cell.clustered for cell in cells]) for task, cells in every if cells
+    ]
 
 
 def _differs(cell: Compared) -> bool:
@@ -321,7 +313,8 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         rows = Rows(
             "comparison", records, (Pair, Compared, Counts, Clustered, Opened), "Differences",
             "Accuracy in %, differences in points (log-probabilities in nats, other scores as they are). Changed: items"
-            " gained and lost. Extra drop: what the edit takes from the second side, minus what from the first.",
+            " gained and lost. Extra drop: what the edit takes from the second side, minus what from the first."
+            f" {note(_clustered(summary))}".rstrip(),
             marked="is_shown", most="size", brief=("task", "compared", "difference", "value_a", "value_b"),
         )  # fmt: skip
         panel = ("pair", "task")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lesion.core import clustered_intervals
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.rows import p_text, subject
@@ -264,24 +263,6 @@ def what_the_chosen_edit_does(evaluation: Evaluation) -> Iterable[Claim]:
     first = f"On {items} that chose nothing, {name} takes {choice.skill} from {shares}{unsure}."
     second = f"The change is {CHANGE.text(gain)}{_tested(gain)}; {among}."
     yield Claim((first, second, *[f"{wording.capital('; '.join(further))}."] * bool(further)))
-
-
-@rule
-def over_clusters(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable[Claim]:
-    """How much wider intervals are over what items share, and which changes they do not carry.
-
-    Says: Items share N templates; over these, intervals are up to F times as wide. | … Over these the verdict would not
-    stand for E.
-    Needs: items in at least five clusters, and half of the intervals at least 1.1 times as wide over these
-    """
-    tried = {edit.edit for edit in evaluation.tried}
-    for task in evaluation.tasks:
-        cells = [cell for cell in task.cells if cell.edit in tried and cell.clustered is not None]
-        known = [(evaluation.name_of(cell.edit), cell.change, cell.clustered) for cell in cells if cell.clustered]
-        if not known and not (task.shared and task.shared.copied):
-            continue
-        if text := clustered_intervals.changes(task.name, task.items, task.shared, known):
-            yield Claim((text,), tuple(line for line in lines if line[0].task == task.name and line[0].tried))
 
 
 @rule

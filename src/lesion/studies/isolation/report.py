@@ -12,6 +12,7 @@ import pandas as pd
 from typing_extensions import override
 
 from lesion.core.changes import changed
+from lesion.core.clustered_intervals import ClusteredTask, copied_questions, note
 from lesion.core.options import asking
 from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.core.store import Store
@@ -205,11 +206,14 @@ class EvaluationResult(IsolationResult):
 def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Part]:
     skills = wording.listed([task.name for task in evaluation.skills])
     rates = {"nonfinite": 0.0} | dict.fromkeys(("truncated", "looped", "unclosed", "unparsed"), WORTH_SAYING)
+    clustered: list[ClusteredTask] = [
+        (task.name, task.items, task.shared, [cell.clustered for cell in task.cells]) for task in evaluation.tasks
+    ]
     seldom = {name for name, bar in rates.items() if all((getattr(line, name) or 0) <= bar for line, _ in measured)}
     rows = Rows(
         "evaluation", measured, (Measured, EditedModel), f"{evaluation.model} · edited",
         "Beyond random: how much more the edit drops than the mean of its random controls; they and the rivals of"
-        " boosts have rows too.",
+        f" boosts have rows too. {note(clustered)}".rstrip(),
         marked="changed", only_marked="shown changes only", most="strength",
         hidden=frozenset({"keep", "factor", *seldom}),
     )  # fmt: skip
@@ -217,6 +221,7 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
         *claims.what_the_skill_loses(evaluation, measured),
         *claims.what_changes_most(evaluation, measured),
         *claims.what_the_model_can(evaluation),
+        *copied_questions(clustered),
     )
     verb = "raise" if all(edit.boosts for edit in evaluation.tried) else "take"
     title = f"Does an edit {verb} {skills} alone?" if skills else f"What do edits of {evaluation.model} change?"
@@ -249,8 +254,6 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
             (Bars("beyond", ("under", "task"), by="matched_in", name="matched"),),
             short="Matched controls",
         )  # fmt: skip
-    if shared := claims.over_clusters(evaluation, measured):
-        yield Part("Do items that go together carry it?", claims=shared, short="Shared templates")
 
 
 def _marks(evaluation: Evaluation, measured: Sequence[Line]) -> tuple[Mark, ...]:
