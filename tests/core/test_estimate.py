@@ -11,6 +11,7 @@ import pytest
 from oracle import Listener
 
 from commandline import lesion as command
+from lesion.core import estimate
 from lesion.core.estimate import FULLER, LATER, PAGE, TOKEN, DryRun, Estimate, Estimating, first_items, of_answers
 from lesion.plain import duration
 
@@ -65,6 +66,36 @@ def test_a_loop_says_what_it_costs_once_a_few_of_it_are_done(monkeypatch: pytest
     )  # 10 s for four after the first
     with pytest.raises(DryRun):
         dry(Estimating(told, dry=True))
+
+
+def test_batches_that_hold_many_at_once_are_estimated_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    told = Listener()
+    watcher = Estimating(told)
+    watcher.begin("m", 200, 0, "texts")
+    for _ in range(4):
+        watcher.answered(50)
+    assert [note.split(" (")[0] for note in told.notes] == []
+    watcher.begin("m", 400, 0, "texts")
+    for _ in range(8):
+        watcher.answered(50)
+    assert [note.split(" (")[0] for note in told.notes] == ["300 texts to come: about 60 s"]
+
+
+@pytest.mark.parametrize("soon", [30.0, -1.0])
+def test_a_dry_isolation_counts_the_answers_under_edits_that_are_not_made_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, soon: float
+) -> None:
+    monkeypatch.setattr(estimate, "SOON", soon)  # below 0: what is observed counts as long, and the dry run ends there
+    tasks = ("--skill", "primer:arithmetic", "--control", "primer:atlas", "--task", "primer:atlas")
+    words = ("isolate", MODEL, *tasks, "--items", "24", "--samples", "20", "--share", "0.01,0.05", "--out", tmp_path)
+    done = command(capsys, *words, "--dry-run")
+    assert done.code == 0, done.err
+    (count,) = map(int, re.findall(r"note: (\d+) answers to come", done.err))
+    assert ("matrices to order to come" in done.err) == (soon < 0)
+    done = command(capsys, *words)
+    assert f"evaluated {count} of 216 answers; {216 - count} were stored already" in done.out
 
 
 def dry(watcher: Estimating) -> None:

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
@@ -102,15 +103,16 @@ class Estimate:
         )
 
 
-def first_items(cells: Mapping[str, PendingAnswer], rows: int) -> list[dict[str, PendingAnswer]]:
+def first_items(cells: Mapping[str, PendingAnswer], rows: int, later: int = 0) -> list[dict[str, PendingAnswer]]:
     """Of each task the cells of a few items, by the length of their prompts, a quarter of them before the others; empty
     where there is too little to do.
 
     Args:
         cells: that are pending.
         rows: that an engine answers at once: fewer would tell too little of its speed.
+        later: how many answers other work of the study gives.
     """
-    if len(cells) < WORTH:
+    if len(cells) + later < WORTH:
         return []
     tasks: dict[str, dict[str, dict[str, PendingAnswer]]] = defaultdict(lambda: defaultdict(dict))
     for key, cell in cells.items():
@@ -203,13 +205,13 @@ class Estimating:
 
     def __init__(self, watcher: Watcher, *, dry: bool = False) -> None:
         self.inner = watcher
-        self._dry, self._what, self._said = dry, "", False
+        self._dry, self._what, self._said, self._preparing, self._known = dry, "", False, False, False
         self._left = self._wanted = self._done = self._before = 0
         self._began = 0.0
 
     def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
         """A loop begins."""
-        self._left, self._done, self._what = total - stored, 0, what
+        self._left, self._done, self._what, self._known = total - stored, 0, what, False
         self._wanted = max(FEW_OTHERS, math.ceil(SHARE_OF_OTHERS * self._left))
         self.inner.begin(model, total, stored, what)
 
@@ -219,16 +221,26 @@ class Estimating:
         before, self._done = self._done, self._done + count
         if not before:  # what is made ready before the first one is done only once
             self._began, self._before = time.monotonic(), count
-        elif before < self._wanted <= self._done < self._left:
+        elif not self._known and self._wanted <= self._done < self._left:
+            self._known = True
             left = self._left - self._done
             seconds = (time.monotonic() - self._began) / (self._done - self._before) * left
             estimate = Estimate(self._what, left, 0, seconds, WIDE, now=seconds)
-            if self._dry or seconds > SOON:
+            if seconds > SOON or (self._dry and not self._preparing):
                 self.say(estimate)
 
     def note(self, text: str) -> None:
         """Handed on."""
         self.inner.note(text)
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Loops within it come before the answers of a study: a dry run goes on behind the short ones."""
+        self._preparing = True
+        try:
+            yield
+        finally:
+            self._preparing = False
 
     def wait(self) -> None:
         """Nothing is known yet of the time that the work in hand will take."""
@@ -243,7 +255,8 @@ class Estimating:
             self.inner.note(estimate.text)
         self._said = True
         if self._dry:
-            raise DryRun("This was a dry run: it stops here, and the answers given are kept.")
+            after = " What comes after these is not counted." if self._preparing else ""
+            raise DryRun(f"This was a dry run: it stops here, and what was done is kept.{after}")
 
 
 def memory() -> int:

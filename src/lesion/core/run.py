@@ -376,7 +376,7 @@ class Evaluation:
             return given
 
         rows = engine.rows() if isinstance(engine, TransformersEngine) else ROWS
-        parts, first = first_items(cells, rows) if estimated else [], []
+        parts, first = first_items(cells, rows, sum(self.later.values())) if estimated else [], []
         if parts:
             self.run.watcher.wait()
         for part in parts:

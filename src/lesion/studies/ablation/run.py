@@ -228,7 +228,8 @@ def run_ablation(study: Study, run: Run) -> AblationResult:
             refuse_many_neurons(model.anatomy, swept.unit, layers, study.screen_top)
             edits = sweep(model.anatomy, swept.unit, layers, swept.factor, swept.kinds)
             refuse_not_evaluated(study, chosen.name, {edit.address for edit in edits})
-            of_tasks = references_of(evaluation, chosen, model, edits)
+            with run.watcher.preparing():
+                of_tasks = references_of(evaluation, chosen, model, edits)
             digests = {task: {source: of.digest for source, of in of_tasks[task].items()} for task in chances}
             edits = plan[chosen.name] = [referring(edit, digests) for edit in edits]
             about = {

@@ -286,7 +286,8 @@ Solution = Mapping[Hashable, Any]
 
 def own_solutions(chosen: ModelChoice, model: Model, evaluation: Evaluation) -> dict[str, Solution]:
     """Have a model answer every item once, greedily, as far as the store does not have its answer; answers by item."""
-    evaluation.evaluate(chosen, model, (), what="own solutions")
+    with evaluation.run.watcher.preparing():
+        evaluation.evaluate(chosen, model, (), what="own solutions")
     evaluation.release()
     cells = pending_cells(evaluation.study, chosen, model, evaluation.tasks, evaluation.items, (), stored=())
     answers = evaluation.store.answers(model=chosen.name).set_index("key").to_dict("index")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
+from lesion.activations.calibration import Calibration
 from lesion.core.apart import Used, calibrated_on, draw_apart
 from lesion.core.baseline import baseline_first
 from lesion.core.database import FILE
+from lesion.core.estimate import DryRun
 from lesion.core.lock import locked
 from lesion.core.run import Run
 from lesion.core.store import Store, refuse_another
@@ -40,11 +43,16 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
         chosen = ModelChoice(source=study.weights)
         model = run.load(study, chosen, finite=True)
         refuse_other_weights(observed, model)
-    with locked(folder, "isolation"):
-        texts = draw_texts(study, observed)
-        _refuse_another(folder, study, identity(study, observed, texts, model))
-        candidates, isolation = isolate(study, model, folder, watcher, texts, observed)
-        summarised(study, isolation, None).write(folder)
+    texts = draw_texts(study, observed)
+    try:
+        with locked(folder, "isolation"), watcher.preparing() if study.tasks else nullcontext():
+            _refuse_another(folder, study, identity(study, observed, texts, model))
+            candidates, isolation = isolate(study, model, folder, watcher, texts, observed)
+            summarised(study, isolation, None).write(folder)
+    except DryRun:
+        if study.tasks:
+            _estimate_answers(study, chosen, model, run, texts)
+        raise
     for text in isolation.notes:
         watcher.note(text)
     evaluation, evaluated, planned = None, 0, 0
@@ -59,6 +67,25 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
     summary = summarised(study, isolation, evaluation)
     summary.write(folder)
     return IsolationResult(folder, summary, evaluated, planned)
+
+
+def _estimate_answers(
+    study: IsolationStudy, chosen: ModelChoice, model: Model, run: Run, texts: Mapping[str, Calibration]
+) -> None:
+    """Have the unedited model answer a few items, to say what the answers cost under edits that are not yet made.
+
+    Raises:
+        DryRun: once that is said, or where there are too few answers for it.
+    """
+    draws = len(study.samples) * study.repeats
+    made = len(study.share) * sum(1 if method == "magnitude" else draws for method in study.methods)
+    tried = made * sum(factor != 1 for factor in study.factor)
+    edits = tried * (1 + study.random_controls * len(study.matched_in)) + bool(study.exclude_super_weights)
+    items = draw_items(study, Used.make({data: of_data.ids for data, of_data in texts.items()}), run.folder)
+    with run.evaluation(study, items) as evaluation:
+        evaluation.add(chosen.name, model)
+        evaluation.later = {choice.name: edits * len(drawn) for choice, drawn in items.items()}
+        evaluation.evaluate(chosen, model, [])
 
 
 def run_evaluation(study: EvaluationStudy, run: Run, files: Sequence[EditFile] | None = None) -> EvaluationResult:

@@ -136,7 +136,8 @@ class _Work:
 
     def run(self) -> tuple[TuningSummary, int, int]:
         study = self.study
-        self._ask(self.model, study.model.name, self.data.every_item())
+        with self.evaluation.run.watcher.preparing():
+            self._ask(self.model, study.model.name, self.data.every_item())
         drops = self._drops()
         training = training_of(study, self.model, self.data, self._note)
         for seed in study.seeds:
