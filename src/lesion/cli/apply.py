@@ -18,7 +18,14 @@ from lesion.plain import short
 
 def apply(
     model: Model,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="Folder of the edited model; it must not exist or be empty. With --order of a GGUF file also"
+            " FILE.gguf, which stays quantised.",
+        ),
+    ],
     edit: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,6 +65,8 @@ def apply(
         unfit = {"--factor": factor, "--force": force, "--weights": weights}
         _reordered(model, order, edit or [], [flag for flag, value in unfit.items() if value], revision, out)
         return
+    if out.suffix == ".gguf":
+        raise UsageError("A GGUF file is written with --order (all blocks in their order: 0-29); give it, or a folder.")
     if not edit:
         raise UsageError("Nothing to write is given; give --edit or --order.")
     number = None if factor is None else _one(factor)
@@ -117,13 +126,15 @@ def _reordered(
     say(f"{len(done.order)} blocks in the order {order_text(done.order)}; {model} has {done.blocks}")
     if done.left_out:
         say(f"not copied: {', '.join(done.left_out)}")
-    say(f"recipe for mergekit: {done.folder / RECIPE}")
+    if done.folder.is_dir():
+        say(f"recipe for mergekit: {done.folder / RECIPE}")
     say(f"model: {done.folder} ({_saved(done.folder)})")
 
 
-def _saved(folder: Path) -> str:
-    """How large the weights of a checkpoint are: `5.9 MB`."""
-    return f"{sum(file.stat().st_size for file in folder.glob('*.safetensors')) / 1e6:,.1f} MB"
+def _saved(written: Path) -> str:
+    """How large the weights of a checkpoint or a GGUF file are: `5.9 MB`."""
+    files = written.glob("*.safetensors") if written.is_dir() else [written]
+    return f"{sum(file.stat().st_size for file in files) / 1e6:,.1f} MB"
 
 
 def _one(factor: str) -> float:

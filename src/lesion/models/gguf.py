@@ -10,7 +10,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from lesion.plain import short
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
+ALIGNMENT = 32
+"""Of the tensors' bytes, where a file states none."""
 PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE)
 """How a file that holds one part of a model ends."""
 _STRING, _ARRAY = 8, 9
@@ -33,13 +35,18 @@ _LONGEST_LIST = 1024  # of numbers; those of a tokenizer are longer, and read by
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a file: its kind of storage (`Q4_1`), its number of weights, and its bytes in the file."""
+    """One tensor of a file: its kind of storage (`Q4_1`), its dimensions, fastest first, and its bytes in the file."""
 
     name: str
     kind: str
-    weights: int
+    dimensions: tuple[int, ...]
     start: int
     stop: int
+
+    @property
+    def weights(self) -> int:
+        """The number of its weights."""
+        return prod(self.dimensions)
 
 
 @dataclass(frozen=True)
@@ -49,12 +56,16 @@ class Header:
     Attributes:
         architecture: as llama.cpp names it: `llama`, `qwen2`.
         metadata: numbers and texts by key, and lists of numbers as long as one for every block may be.
+        entries: where the bytes of all keys and values begin and end.
+        numbers: where the number of a key lies, and its form as `struct` names it.
     """
 
     path: Path
     architecture: str
     metadata: Mapping[str, Any]
     tensors: tuple[Tensor, ...]
+    entries: tuple[int, int]
+    numbers: Mapping[str, tuple[int, str]]
 
     @property
     def blocks(self) -> int | None:
@@ -167,11 +178,16 @@ class _Reader:
         tensors, entries = self.number("Q"), self.number("Q")
         self.plausible(max(tensors, entries))
         metadata: dict[str, Any] = {}
+        numbers: dict[str, tuple[int, str]] = {}
+        began = self.place
         for _ in range(entries):
-            key = self.text()
-            value = self.value(self.number("I"))
+            key, kind = self.text(), self.number("I")
+            if kind in _SCALARS:
+                numbers[key] = self.place, _SCALARS[kind]
+            value = self.value(kind)
             if value is not None:
                 metadata[key] = value
+        ended = self.place
         _refuse_part(self.path, metadata.get("split.count"))  # of a file that has got another name
         if (kind := metadata.get("general.type", "model")) != "model":
             raise LesionError(f"{self.path} holds no model, but a part for one ({short(str(kind))}).")
@@ -181,22 +197,22 @@ class _Reader:
         rows = [self.tensor() for _ in range(tensors)]
         if not rows:
             raise LesionError(f"{self.path} holds no tensors, so it is not a model (a vocabulary alone, perhaps).")
-        alignment = metadata.get("general.alignment", 32)
+        alignment = metadata.get("general.alignment", ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
             raise self.damaged("its alignment is no positive number")
         begin = -(-self.place // alignment) * alignment
-        spans = tuple(Tensor(t.name, t.kind, t.weights, begin + t.start, begin + t.stop) for t in rows)
-        return Header(self.path, architecture, metadata, spans)
+        spans = tuple(replace(t, start=begin + t.start, stop=begin + t.stop) for t in rows)
+        return Header(self.path, architecture, metadata, spans, (began, ended), numbers)
 
     def tensor(self) -> Tensor:
         name = self.text()
         dimensions = self.number("I")
         if dimensions > _MOST_DIMENSIONS:
             raise self.damaged(f"its tensor {short(name)} has {dimensions:,} dimensions")
-        weights = prod(self.number("Q") for _ in range(dimensions))
+        sizes = tuple(self.number("Q") for _ in range(dimensions))
         number, start = self.number("I"), self.number("Q")
         kind, weights_a_block, bytes_a_block = _storage(number, name, self.path)
-        return Tensor(name, kind, weights, start, start + weights // weights_a_block * bytes_a_block)
+        return Tensor(name, kind, sizes, start, start + prod(sizes) // weights_a_block * bytes_a_block)
 
     def number(self, form: str) -> Any:
         (value,) = struct.unpack_from(f"<{form}", self.content, self.place)

@@ -54,7 +54,7 @@ def rewrite(
         for name, entry in entries.items():
             if name not in edits and not _has_floats(entry):
                 continue
-            _copy(reading, writing, entry.start - reading.tell())
+            copy_bytes(reading, writing, entry.start - reading.tell())
             data = bytearray(entry.stop - entry.start)
             if reading.readinto(data) != len(data):
                 raise LesionError(f"{source} is cut short within {name}.")
@@ -67,7 +67,7 @@ def rewrite(
             writing.write(data)
             del tensor
             del data
-        _copy(reading, writing, os.fstat(reading.fileno()).st_size - reading.tell())
+        copy_bytes(reading, writing, os.fstat(reading.fileno()).st_size - reading.tell())
         writing.flush()
         os.fsync(writing.fileno())
 
@@ -101,7 +101,7 @@ def copied(
                     _refuse_not_finite(broken, tensor, source, edited=before is None)
                 writing.write(data)
                 continue
-            _copy(reading, writing, entry.stop - entry.start)
+            copy_bytes(reading, writing, entry.stop - entry.start)
         writing.flush()
         os.fsync(writing.fileno())
 
@@ -135,7 +135,8 @@ def as_tensor(data: bytearray, entry: Entry, name: str) -> Tensor:
     return torch.frombuffer(data, dtype=dtype).view(entry.shape)
 
 
-def _copy(reading: Any, writing: Any, size: int) -> None:
+def copy_bytes(reading: Any, writing: Any, size: int) -> None:
+    """Write the next bytes of an open file into another one."""
     while size > 0:
         data = reading.read(min(size, STRIDE))
         if not data:
@@ -159,10 +160,10 @@ def clear_leftovers(out: Path, note: Callable[[str], None]) -> None:
     start = f".{out.name}.partial-"
     for entry in sorted(out.parent.iterdir()) if out.parent.is_dir() else []:
         process = entry.name.removeprefix(start)
-        if entry.name.startswith(start) and process.isdecimal() and entry.is_dir() and not entry.is_symlink():
+        if entry.name.startswith(start) and process.isdecimal() and not entry.is_symlink():
             if process != str(os.getpid()) and alive(process):
                 continue
-            shutil.rmtree(entry, ignore_errors=True)
+            _remove(entry)
             note(f"Removed {entry}, which a run that was stopped in the middle left behind.")
 
 
@@ -175,9 +176,17 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
 @contextmanager
-def emerging(out: Path, note: Callable[[str], None]) -> Iterator[Path]:
-    """A folder to write into, which becomes `out` when the `with` ends well and is removed when it does not.
+def emerging(out: Path, note: Callable[[str], None], *, folder: bool = True) -> Iterator[Path]:
+    """A folder, or a file, to write into, which becomes `out` when the `with` ends well and is removed when it does
+    not.
 
     Killed in the middle, it stays behind as `.NAME.partial-PID`; the next run to the same place removes it and notes
     that.
@@ -186,7 +195,8 @@ def emerging(out: Path, note: Callable[[str], None]) -> Iterator[Path]:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         clear_leftovers(out, note)
-        partial.mkdir()
+        if folder:
+            partial.mkdir()
         yield partial
         for path in partial.rglob("*"):
             sync(path)
@@ -199,7 +209,7 @@ def emerging(out: Path, note: Callable[[str], None]) -> Iterator[Path]:
             "another place."
         ) from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
 
 
 # What a checkpoint needs beside its weights. Whatever else lies in the folder (other weights, code) stays there.

@@ -16,14 +16,17 @@ from lesion.edits.edit import BASELINE, Edit, EditLike, ScaleAttention, ScaleMlp
 from lesion.edits.files import card
 from lesion.edits.files.checkpoint import config_of, local_config, refuse_full, refuse_quantised, resolve
 from lesion.edits.files.folder import base_card, copied, copy_others, emerging, note_made, refuse_occupied
+from lesion.edits.files.gguf_order import named_by, save_gguf
 from lesion.edits.files.layout import skeleton as network_of
 from lesion.edits.files.layout import tensors_of
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object
 from lesion.models.anatomy import Anatomy
+from lesion.models.gguf import SUFFIX, Header, read_header
+from lesion.models.gguf_checkpoint import fetched
 from lesion.models.order import Order, arranged, order_text, parse_order, runs, settings_of
 from lesion.models.reordered import built, path_of
-from lesion.models.source import BUNDLED
+from lesion.models.source import BUNDLED, find
 from lesion.models.stored import Checkpoint, Entry, inside, survey
 from lesion.plain import short
 from lesion.progress import Silent, Watcher
@@ -38,7 +41,7 @@ class Reordered:
     """What was written.
 
     Attributes:
-        folder: of the checkpoint.
+        folder: of the checkpoint, or its GGUF file.
         order: its blocks, by their numbers in the model.
         blocks: how many the model has.
         left_out: files of the model that were not copied.
@@ -69,10 +72,13 @@ def save_reordered(
     it names, the last matrices of attention and MLP and the biases behind them. The model is not loaded. Beside the
     checkpoint lies the order as a recipe of mergekit (`mergekit.yaml`, passthrough).
 
+    A GGUF file is written as another one where `out` ends in `.gguf`: tensors stay quantised as they are, byte for
+    byte, and factors multiply the scales of quantised ones in half precision.
+
     Args:
         source: `bundled:NAME`, a folder, a GGUF file, or a hub id.
         order: the blocks from first to last: text such as `"0-13,10-29"`, or a list of numbers.
-        out: a folder that does not exist or is empty. It gets its name when everything is written.
+        out: a folder that does not exist or is empty, or `FILE.gguf`. It gets its name when everything is written.
         edit: factors of attention and MLP by their new places, such as `"8.attention×0.5 + 8.mlp×0.5"`.
         revision: branch, tag or commit of a hub id.
         watcher: receives progress and notes.
@@ -81,11 +87,13 @@ def save_reordered(
         UsageError: the order is empty, or names a block that the model does not have; the edit is none of attention or
             MLP, or cannot be written as weights; `out` is occupied.
         LesionError: a block would be another function at its new place; the checkpoint is quantised, damaged or not in
-            safetensors, or has further blocks than its configuration; `out` cannot be written.
+            safetensors, or has further blocks than its configuration; `out` cannot be written; a GGUF file states
+            something of every block.
     """
     out, name, watcher = Path(out), str(source), watcher or Silent()
     refuse_occupied(out)
     refuse_quantised(local_config(name, revision), name)
+    header = _gguf(name, revision) if out.suffix == SUFFIX else None
     folder = resolve(name, revision)
     if out.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{out} lies inside the model's own folder; give --out another place.")
@@ -100,6 +108,10 @@ def save_reordered(
     known = tensors_of(network, checkpoint.entries)
     names = _names(checkpoint.entries, known, path, numbers, blocks, name)
     damped = _damped(as_edit(edit), anatomy, numbers, name)
+    if header is not None:
+        refuse_unlike(config, numbers, blocks, name)
+        save_gguf(header, out, numbers, blocks, named_by(header, blocks, damped), watcher.note)
+        return Reordered(out, numbers, blocks, (), str(as_edit(edit)) if damped else "")
     factors = {
         new: factor
         for tensor, several in names.items()
@@ -121,6 +133,26 @@ def save_reordered(
         text = json.dumps(_configuration(folder, config, numbers, blocks), indent=2, ensure_ascii=False)
         (partial / "config.json").write_text(text + "\n", encoding="utf-8")
     return done
+
+
+def _gguf(name: str, revision: str | None) -> Header:
+    """The header of the model's own GGUF file, from which one is written."""
+    source = find(name, revision)
+    if source.file is None:
+        raise UsageError(
+            f"Only a model that is a GGUF file is written as one, and {name} is none; give --out a folder."
+        )
+    return read_header(fetched(source))
+
+
+def refuse_unlike(config: Any, order: Order, blocks: int, name: str) -> None:
+    """Refuse a GGUF file of a model whose blocks are of several kinds: their kinds follow from their numbers there."""
+    for key, value in settings_of(config.get_text_config(decoder=True), order, blocks).items():
+        if isinstance(value, list) and len({str(each) for each in value}) > 1:
+            raise LesionError(
+                f"The blocks of {name} are of several kinds ({key}), which a GGUF file tells by their numbers; give"
+                " --out a folder, which gets an ordinary checkpoint."
+            )
 
 
 def _names(
