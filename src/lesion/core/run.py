@@ -27,11 +27,13 @@ from lesion.core.row import Asked, StoredAnswer
 from lesion.core.store import Store, refuse_other_prompts, refuse_other_spelling
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
+from lesion.edits.table import in_weights
 from lesion.engines.checking import spelling
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Engine, MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
+from lesion.models.anatomy import Anatomy
 from lesion.models.gguf_checkpoint import pending
 from lesion.models.load import Model, refuse_not_finite
 from lesion.models.source import find as find_source
@@ -44,6 +46,8 @@ from lesion.tasks.task import Item, Task
 
 ROWS = 64
 """Rows that an engine answers at once, where it does not say."""
+ALONE = 2
+"""Of the edits that are written into the weights, and answer alone, an estimate takes so many."""
 
 
 @dataclass
@@ -376,7 +380,8 @@ class Evaluation:
             return given
 
         rows = engine.rows() if isinstance(engine, TransformersEngine) else ROWS
-        parts, first = first_items(cells, rows, sum(self.later.values())) if estimated else [], []
+        sampled = _few_alone(cells, model.anatomy)
+        parts, first = first_items(sampled, rows, sum(self.later.values())) if estimated else [], []
         if parts:
             self.run.watcher.wait()
         for part in parts:
@@ -407,6 +412,15 @@ class Evaluation:
         """The items of a task, also of `gold:` of it."""
         plain = choice.model_copy(update={"name": choice.name.removeprefix("gold:")})
         return self.items[choice] if choice in self.items else self.items[plain]
+
+
+def _few_alone(cells: Mapping[str, inference.PendingAnswer], anatomy: Anatomy) -> dict[str, inference.PendingAnswer]:
+    """The cells without those of most edits that are written into the weights: a few items of each would fill no
+    batch, and `ALONE` of them tell what the others cost.
+    """
+    edits = dict.fromkeys(cell.edit for cell in cells.values())
+    left_out = set([edit for edit in edits if any(in_weights(edit, anatomy))][ALONE:])
+    return {key: cell for key, cell in cells.items() if cell.edit not in left_out}
 
 
 def _prompt_of(model: Model, cell: inference.PendingAnswer) -> tuple[object, ...]:
