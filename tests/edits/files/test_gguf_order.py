@@ -76,9 +76,7 @@ def test_what_cannot_be_written_as_a_gguf_file_is_refused_and_leaves_nothing(tmp
     path, out = write(tmp_path / "tiny.gguf", llama(), Q8_0), tmp_path / "out.gguf"
     with pytest.raises(UsageError, match="Only a model that is a GGUF file is written as one"):
         save_reordered("bundled:llama-base", "0-7", out)
-    with pytest.raises(
-        LesionError, match=r"Multiplied by 1e\+09, blk\.0\.ffn_down\.weight would hold values that Q8_0"
-    ):
+    with pytest.raises(LesionError, match=r"Multiplied by 1e\+09, blk\.0\.ffn_down\.weight would"):
         save_reordered(path, "0-1", out, edit="0.mlp×1e9")
     (tmp_path / "there.gguf").write_text("something")
     with pytest.raises(UsageError, match="is there already"):
