@@ -164,11 +164,11 @@ def multiplied(data: np.ndarray, kind: str, factor: float, name: str) -> np.ndar
         wide = (data.view("<u2").astype("<u4") << 16).view("<f4") * np.float32(factor)
         bits = wide.view("<u4")
         rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")  # to nearest, ties to even
-        finite, data = np.isfinite(wide).all(), rounded.view(np.uint8)
+        finite, data = bool(np.isfinite(wide).all()), rounded.view(np.uint8)
     elif kind in _FLOATS:
         values = data.view(_FLOATS[kind])
         values[:] = values.astype(np.float64) * factor
-        finite = np.isfinite(values).all()
+        finite = bool(np.isfinite(values).all())
     else:
         rows = data.reshape(-1, GGML_QUANT_SIZES[GGMLQuantizationType[kind]][1])
         finite = True
