@@ -12,6 +12,7 @@ import shutil
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from lesion.models.gguf import ALIGNMENT, MAGIC, Header, Tensor
 from lesion.models.order import Order
 
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
-_FLOATS = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
+_FLOATS: dict[str, Any] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 _SCALES = {
     **dict.fromkeys(("Q4_0", "Q5_0", "Q8_0", "IQ4_NL", "IQ4_XS", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS"), (0,)),
     **dict.fromkeys(("IQ3_S", "IQ1_S"), (0,)),
