@@ -65,7 +65,7 @@ def apply(
         unfit = {"--factor": factor, "--force": force, "--weights": weights}
         _reordered(model, order, edit or [], [flag for flag, value in unfit.items() if value], revision, out)
         return
-    if out.suffix == ".gguf":
+    if out.suffix.lower() == ".gguf":
         raise UsageError("A GGUF file is written with --order (all blocks in their order: 0-29); give it, or a folder.")
     if not edit:
         raise UsageError("Nothing to write is given; give --edit or --order.")

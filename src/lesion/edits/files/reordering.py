@@ -93,7 +93,7 @@ def save_reordered(
     out, name, watcher = Path(out), str(source), watcher or Silent()
     refuse_occupied(out)
     refuse_quantised(local_config(name, revision), name)
-    header = _gguf(name, revision) if out.suffix == SUFFIX else None
+    header = _gguf(name, revision) if out.suffix.lower() == SUFFIX else None
     folder = resolve(name, revision)
     if out.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{out} lies inside the model's own folder; give --out another place.")
