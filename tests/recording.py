@@ -27,7 +27,7 @@ class Recorder:
 
         def replay():
             self.calls["replayed"] += 1
-            graph(nothing)
+            graph.forward(nothing)  # called as a module, it would count as one
 
         return replay
 

@@ -22,11 +22,12 @@ from lesion.models.units import Site
 BUDGET = 1 << 30
 
 
-def standable(columns: Table, rows: int) -> bool:
-    """Whether so many rows may be under the columns of a table by a standing assignment."""
+def rows_standing(columns: Table, rows: int) -> int:
+    """How many of so many rows may be under the columns of a table by a standing assignment; 0 where it has no such."""
     sites = [each for each in columns.units.values() if len(each.columns)]
-    whole = not columns.kept and all(bool((each.replaced < 0).all()) for each in sites)
-    return whole and 4 * rows * sum(each.count for each in sites) <= BUDGET
+    if columns.kept or any(bool((each.replaced >= 0).any()) for each in sites):
+        return 0
+    return min(rows, BUDGET // max(1, 4 * sum(each.count for each in sites)))
 
 
 class Standing:

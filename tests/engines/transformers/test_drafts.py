@@ -132,6 +132,29 @@ def test_those_that_follow_get_the_answer_but_for_its_last_token_and_no_more_tha
     assert late[0].draft == (11,)
 
 
+def test_where_a_batch_is_to_be_filled_no_row_waits_for_a_draft_while_there_is_room():
+    waiting = Drafts(blocks=4, worth=0.5, filling=True)
+    waiting.wait(rows([(5, 6), (7, 8)], 5))
+    taken = waiting.take(7, 100)
+    assert len(taken) == 7
+    assert not any(row.draft for row in taken)
+    leader = next(row for row in taken if row.request.prompt == (7, 8))
+    leader.generated = [11, 12, 13, 2]
+    waiting.finished(leader)
+    assert len(waiting) == 3
+    later = waiting.take(9, 100)
+    assert len(later) == 3
+    assert all(row.draft == (11, 12, 13) for row in later if row.request.prompt == (7, 8))
+
+
+def test_where_a_batch_is_to_be_filled_rows_with_the_longest_answers_enter_first():
+    waiting = Drafts(blocks=4, worth=None, filling=True)
+    short, long, known = rows([(1,) * 9, (2,) * 8, (3,) * 7], 1)
+    short.limit, long.limit, known.limit, known.known = 8, 300, 300, 60
+    waiting.wait([short, long, known])
+    assert [waiting.take(1, 100) for _ in range(3)] == [[long], [known], [short]]
+
+
 def test_an_edit_that_says_other_things_is_spared_long_drafts_but_for_one_in_so_many():
     waiting = Drafts(blocks=4, worth=0.5)
     drafted = []

@@ -11,6 +11,7 @@ from torch import Tensor
 from lesion.edits.edit import BASELINE
 from lesion.engines.answers import most_probable, without
 from lesion.engines.sampling import sample
+from lesion.engines.transformers.drafts import Drafts
 from lesion.engines.transformers.prefill import Prefilled
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.sequence import ActiveRequest
@@ -39,6 +40,11 @@ class Batch:
         self.slots: Slots | StaticSlots = Slots(self.model.network.config, rows, longest)
         self.rows: list[ActiveRequest | None] = []
         self.assigned = False
+
+    @property
+    def size(self) -> int:
+        """The number of rows that may be at work."""
+        return self.work.batch_size
 
     @property
     def live(self) -> int:
@@ -123,6 +129,10 @@ class Batch:
             live = [slot for slot, row in enumerate(self.rows) if row is not None]
             self.slots.vacate(torch.tensor(left), torch.tensor(live, dtype=torch.long))
         return done
+
+    def grow(self, waiting: Drafts) -> bool:
+        """Have room for more of those that wait than `size`, where that pays; whether there is more now."""
+        return False
 
     @torch.inference_mode()
     def shrink(self) -> None:

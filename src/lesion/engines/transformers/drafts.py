@@ -15,8 +15,9 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.sequence import ActiveRequest
 
 # Share of the drafted tokens that an edit must have said for the next draft to be worth its pass. A processor computes
-# every token of a pass; an accelerator computes a hundred in the time of one.
-WORTH_ON_CPU, WORTH = 0.3, 0.05
+# every token of a pass; an accelerator computes a hundred in the time of one. Where recorded steps fill it, a token
+# takes 0.6 in a pass of what it takes in a step (7B on an H200: 0.025 and 0.040 ms).
+WORTH_ON_CPU, WORTH, WORTH_RECORDED = 0.3, 0.05, 0.6
 # Of edits that are not worth a draft, one prompt in so many is drafted all the same: later questions may be others.
 AGAIN = 16
 # Tokens of a draft that are compared in any case, and of an edit's first drafts on a processor: later ones reach so
@@ -32,7 +33,8 @@ Question = tuple[tuple[int, ...], Decoding]
 class Drafts:
     """The rows that wait, the next one last, and the answers that they may begin with.
 
-    Rows of one prompt enter together, the longest prompts first.
+    Rows of one prompt enter together, the longest prompts first; where a batch is to be filled, those that are expected
+    to have the longest answers, so that none of these is at work alone in the end.
 
     Args:
         worth: share of drafted tokens that must be accepted, where a draft runs through all blocks; None: no row waits
@@ -40,6 +42,7 @@ class Drafts:
         first: tokens of an edit's first drafts; None compares whole answers.
         lent: answers that are known already, by question; those of this batch are added.
         even: whether rows behind prefixes share a pass only where they have equally many tokens to read.
+        filling: whether no row waits for a draft as long as there is room for it.
     """
 
     def __init__(
@@ -49,11 +52,13 @@ class Drafts:
         first: int | None = None,
         lent: dict[Question, tuple[int, ...]] | None = None,
         even: bool = False,
+        filling: bool = False,
     ) -> None:
         self.blocks = blocks
         self.worth = worth
         self.first = first
         self.even = even
+        self.filling = filling
         self.ready: list[ActiveRequest] = []
         self._following: dict[Question, list[ActiveRequest]] = {}
         self._lent = {} if lent is None else lent
@@ -92,6 +97,11 @@ class Drafts:
         Rows of one prompt stay together, and much shorter ones wait for a pass of their own, where that can be. Tokens
         that are computed once for many rows do not count, but with them a pass is at most twice as large.
         """
+        while self.filling and self._following and len(self.ready) < rows:
+            question, group = next(iter(self._following.items()))
+            self._insert(group.pop())
+            if not group:
+                del self._following[question]
         taken: list[ActiveRequest] = []
         fresh: list[int] = []
         whole = 0
@@ -133,11 +143,11 @@ class Drafts:
     def again(self, rows: Iterable[ActiveRequest]) -> None:
         """Let rows wait that could not enter, as they are; what they share with others may be another than before."""
         self.ready += rows
-        self.ready.sort(key=_order)
+        self.ready.sort(key=self._order)
 
     def _let(self, rows: Iterable[ActiveRequest], draft: tuple[int, ...]) -> None:
         for row in rows:
-            row.draft = draft[: row.limit - 1]
+            row.draft, row.known = draft[: row.limit - 1], len(draft)
             self._insert(row)
 
     def _spared(self, row: ActiveRequest) -> bool:
@@ -157,7 +167,12 @@ class Drafts:
         return True
 
     def _insert(self, row: ActiveRequest) -> None:
-        insort(self.ready, row, key=_order)
+        insort(self.ready, row, key=self._order)
+
+    def _order(self, row: ActiveRequest) -> tuple[int, int, int, tuple[int, ...], int]:
+        # In powers of two, so that prompts of about one length still share a pass.
+        length = (row.known or row.limit).bit_length() if self.filling else 0
+        return -row.prefix.rank, length, row.fresh, row.request.prompt, -row.column
 
 
 class _Tally:
@@ -183,7 +198,3 @@ class _Tally:
 
 def _question(request: Request) -> Question:
     return request.prompt, request.decoding
-
-
-def _order(row: ActiveRequest) -> tuple[int, int, tuple[int, ...], int]:
-    return -row.prefix.rank, row.fresh, row.request.prompt, -row.column

@@ -20,7 +20,7 @@ from transformers import PretrainedConfig
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, of_places, of_spectra
 from lesion.edits.gates import Gates, hung
 from lesion.edits.lowrank import BUDGET, factor_bytes
-from lesion.edits.standing import standable
+from lesion.edits.standing import rows_standing
 from lesion.edits.table import Table, Written, by_rows, in_weights, tabulate, with_scaled_weights
 from lesion.edits.unit_rows import refuse_other_models
 from lesion.edits.weights import written
@@ -28,11 +28,11 @@ from lesion.engines.checking import check_requests
 from lesion.engines.endings import StopStrings
 from lesion.engines.engine import Decoding, Request, Response, Work
 from lesion.engines.transformers.batch import Batch
-from lesion.engines.transformers.drafts import FIRST_ON_CPU, WORTH, WORTH_ON_CPU, Drafts, Question
+from lesion.engines.transformers.drafts import FIRST_ON_CPU, WORTH, WORTH_ON_CPU, WORTH_RECORDED, Drafts, Question
 from lesion.engines.transformers.memory import halve, ran_out, rows_that_fit
 from lesion.engines.transformers.prefill import TOKENS
 from lesion.engines.transformers.prefixes import Prefixes
-from lesion.engines.transformers.recorded import Record, RecordedBatch, cuda_graphs, masks_of
+from lesion.engines.transformers.recorded import Record, RecordedBatch, cuda_graphs, longest, masks_of
 from lesion.engines.transformers.scoring import scored
 from lesion.engines.transformers.sequence import ActiveRequest
 from lesion.engines.transformers.simple import Simple
@@ -70,6 +70,7 @@ class TransformersEngine:
         self.model = model
         self._recorder = cuda_graphs if recorder is None and model.device.type == "cuda" else recorder
         self._sharers = sharers if batch_size == "auto" else 0
+        self._guessed = batch_size == "auto"
         if batch_size == "auto":
             batch_size = rows_that_fit(model, sharers)
         self.work = Work(batch_size=int(batch_size))
@@ -102,7 +103,9 @@ class TransformersEngine:
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
         worth, first = (WORTH_ON_CPU, FIRST_ON_CPU) if self.model.device.type == "cpu" else (WORTH, None)
-        drafts = Drafts(table.blocks, worth if way.drafts else None, first, self._answered, way.states)
+        recorded = isinstance(self._masks, Masks) and rows_standing(table, 1) > 0
+        worth = WORTH_RECORDED if recorded else worth
+        drafts = Drafts(table.blocks, worth if way.drafts else None, first, self._answered, way.states, recorded)
         with held(self.model, "answers to requests", edits=True, calls=True) as hold, hung(self.model, hold) as gates:
             for (weights, truncations), group in groups.items():
                 with written(self.model, weights, truncations):
@@ -177,9 +180,12 @@ class TransformersEngine:
 
     def _batch(self, prefixes: Prefixes, waiting: Drafts) -> Batch:
         rows = waiting.rows
-        size = min(self.work.batch_size, len(rows))
-        if rows and self._recorder and isinstance(self._masks, Masks) and standable(prefixes.table, size):
-            return RecordedBatch(prefixes, rows, self._masks, self._recorder())
+        if rows and self._recorder and isinstance(self._masks, Masks):
+            most = self.work.batch_size
+            if self._guessed:
+                most = max(1, way_of(self.model).rows_of(longest(self.model, rows), most))
+            if most := min(most, rows_standing(prefixes.table, len(rows))):
+                return RecordedBatch(prefixes, rows, self._masks, self._recorder(), most)
         return Batch(prefixes, rows)
 
     def _generate(self, waiting: Drafts, prefixes: Prefixes) -> Iterator[Response]:
@@ -187,10 +193,12 @@ class TransformersEngine:
         while waiting or batch.live:
             taken: list[ActiveRequest] = []
             try:
-                free = self.work.batch_size - batch.live
+                free = batch.size - batch.live
                 # The last ones do not wait for more room than they need.
-                if free >= max(1, min(self.work.batch_size * REFILL, len(waiting))) or not batch.live:
+                if free >= max(1, min(batch.size * REFILL, len(waiting))) or not batch.live:
                     taken = waiting.take(free, TOKENS)
+                elif waiting and batch.grow(waiting):
+                    continue
                 if taken:
                     finished = batch.enter(taken)
                     waiting.entered(taken)
@@ -207,6 +215,7 @@ class TransformersEngine:
                     row.forget()
                 waiting.again({id(row): row for row in [*batch.leave(), *taken]}.values())
                 if not shared:
+                    self.work.batch_size, self._guessed = batch.size, False
                     halve(self.work, self.model, error)
                 batch = self._batch(prefixes, waiting)
                 continue

@@ -28,6 +28,7 @@ class ActiveRequest:
         closing: closes its trace at the limit for it; None where it may think on.
         draft: what the answer may begin with, looked at in the pass over the prompt.
         accepted: how much of the draft it did say.
+        known: tokens of another edit's answer to the same question; 0 where there is none yet.
         generated: the tokens of its answer so far.
         prefix: what its prompt has in common with others, which is computed once.
         last: of a traced request, between which tokens the latest was chosen (`Response.last`).
@@ -41,6 +42,7 @@ class ActiveRequest:
     stop: StopStrings
     draft: tuple[int, ...] = ()
     accepted: int = 0
+    known: int = 0
     generated: list[int] = field(default_factory=list)
     prefix: Prefix = NOTHING
     closing: Closing | None = None

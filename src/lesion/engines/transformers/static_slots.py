@@ -88,14 +88,14 @@ class StaticSlots(RowsCache):
         self.lengths[rows.to(self.lengths.device)] = 0
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """Keep only these rows, in this order, in new buffers."""
+        """Keep only these rows, in this order, in new buffers; one may be named several times."""
         rows = rows.to(self.lengths.device)
         for layer in self.recurrent:
             layer.keep(rows)
         for layer in self.attending:
             layer.keys, layer.values = layer.keys[rows], layer.values[rows]
         self.lengths = self.lengths[rows]
-        self.row = self.row[: len(rows)]
+        self.row = torch.arange(len(rows), device=self.row.device)
 
     def widen(self, capacity: int) -> None:
         """Hold more tokens a row, in new buffers."""

@@ -102,6 +102,10 @@ class Way:
         """Whether the network's own `generate` answers."""
         return Kind.FAST < self.kind < Kind.PLAIN
 
+    def rows_of(self, tokens: int, rows: int) -> int:
+        """How many rows of so many tokens keep as much as `rows` that are as long as rows are expected to be."""
+        return rows * self.row_bytes // max(1, self.fixed_bytes + self.token_bytes * tokens)
+
     def __str__(self) -> str:
         if self.fast and not self.drafts:
             return _UNDRAFTED
