@@ -12,7 +12,7 @@ import altair as alt
 import pytest
 
 from lesion.cli.main import code
-from lesion.report import drawing
+from lesion.report import drawing, plots
 from lesion.report.marks import Mark
 from tiny import save as save_network
 from tiny import tiny
@@ -77,6 +77,7 @@ def undrawn() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for kind in Mark.__subclasses__():
             patch.setattr(kind, "charts", lambda *_: (_EMPTY,))
+        patch.setattr(plots, "legend", lambda *_: _EMPTY)
         patch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
         patch.setattr(drawing, "svg", lambda specified: "<svg></svg>")
         patch.setattr(drawing, "png_file", lambda picture: b"")

@@ -209,7 +209,7 @@ class Profile(Mark):
                 x=plots.x(across, "begin"), x2=alt.X2(field="end"), tooltip=plots.tip()
             ),
         ]  # fmt: skip
-        return alt.layer(*(layer for layer in layers if layer is not None))
+        return plots.layered(*(layer for layer in layers if layer is not None))
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
@@ -395,7 +395,7 @@ class Curves(Mark):
             numbers=[names.index(name) for name in drawn],
             guide=guide,
         )
-        return alt.layer(*levels, lines) if levels else lines
+        return plots.layered(*levels, lines) if levels else lines
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
@@ -454,7 +454,7 @@ class Points(Mark):
         tips = alt.Chart(frame).mark_point(size=200, opacity=0).encode(
             x=plots.x(horizontal), y=plots.y(upright), tooltip=plots.tip()
         )  # fmt: skip
-        return alt.layer(plots.points(frame, horizontal, upright, names), tips)
+        return plots.layered(plots.points(frame, horizontal, upright, names), tips)
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:

@@ -123,6 +123,22 @@ def _key(series: Sequence[str]) -> dict[str, None]:
     return {"legend": None} if list(series) == [""] else {}
 
 
+class Layers(alt.LayerChart):
+    """Charts over one another. Altair's own copies every part of each several times whenever it is touched."""
+
+    def __init__(self, data: Any = alt.Undefined, layer: Iterable[alt.TopLevelMixin] = (), **more: Any) -> None:
+        super(alt.LayerChart, self).__init__(data=data, layer=list(layer), **more)
+
+
+def layered(*charts: alt.TopLevelMixin, **more: Any) -> Layers:
+    """Charts over one another, the last on top; what follows the pointer in one of them belongs to all."""
+    inner = [chart for chart in charts if isinstance(chart, alt.LayerChart) and chart.params is not alt.Undefined]
+    params = [param for chart in inner for param in chart.params]
+    for chart in inner:
+        chart.params = alt.Undefined
+    return Layers(layer=charts, **({"params": params} if params else {}), **more)
+
+
 @unvalidated
 def curves(
     frame: pd.DataFrame,
@@ -153,7 +169,7 @@ def curves(
     layers.append(point.encode(tooltip=tip()) if guide is None and "tip" in with_bands else point)
     if guide is not None:
         layers.append(guides(guide, across))
-    return alt.layer(*layers, data=with_bands)
+    return layered(*layers, data=with_bands)
 
 
 @unvalidated
@@ -171,7 +187,8 @@ def guides(frame: pd.DataFrame, across: Axis) -> alt.LayerChart:
     lines = alt.Chart(nearby).mark_rule(strokeWidth=1).encode(x=x(across), opacity=shown)
     areas = alt.Chart(nearby).mark_rect(opacity=0)
     areas = areas.encode(x=x(across, "begin"), x2=alt.X2(field="end"), tooltip=tip()).add_params(near)
-    return alt.layer(lines, areas)
+    both = alt.layer(lines, areas)
+    return Layers(data=both.data, layer=both.layer, params=both.params)
 
 
 @unvalidated
@@ -203,7 +220,7 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
         color=own(alt.Color, "colour"),
     )
     end = alt.X2(field="end")
-    return alt.layer(
+    return layered(
         base.transform_filter("datum.area").mark_bar(height=9).encode(
             x=across("x"), x2=end, opacity=own(alt.Opacity, "opacity")
         ),
@@ -216,7 +233,9 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
         base.mark_text(align="left", color=theme.INK).encode(
             x=across("text"), text=alt.Text(field="name", type="nominal"), color=alt.ColorValue(theme.INK)
         ),
-    ).properties(width=width, height=20 * (row + 1))  # fmt: skip
+        width=width,
+        height=20 * (row + 1),
+    )  # fmt: skip
 
 
 def either(channel: Any, condition: str, value: object, otherwise: object) -> Any:
@@ -237,7 +256,7 @@ def points(frame: pd.DataFrame, across: Axis, upright: Axis, series: Sequence[st
     """A mark at every place, with a bar from `low` to `high`; columns series, x, y, low and high."""
     base = alt.Chart(frame).encode(x=x(across), color=colour(series))
     bars = base.transform_filter("isValid(datum.low)").mark_rule(opacity=0.55, strokeWidth=1.2)
-    return alt.layer(
+    return layered(
         bars.encode(y=y(upright, "low"), y2=alt.Y2(field="high")),
         base.mark_point().encode(y=y(upright), shape=shape(series)),
     )
@@ -287,7 +306,7 @@ def forest(frame: pd.DataFrame, across: Axis, *, repeats: pd.DataFrame | None = 
         base.mark_point(size=70).encode(x=at("x")),
         alt.Chart(frame).mark_rect(opacity=0).encode(y=row, tooltip=tip()),
     ]
-    return alt.layer(*layers).properties(height=36 * max(1, len(names)))
+    return layered(*layers, height=36 * max(1, len(names)))
 
 
 MOST_WIDE = 1400
@@ -349,10 +368,10 @@ def heat(
         ),
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2),
     ]
-    # What the layers share stands above them once: Altair copies every layer several times.
+    # What the layers share stands above them once.
     # In a file, and before a script runs, a map is as wide as its texts need; on the page it is moved sideways.
     wide = {"width": widest} if widest > theme.WIDTH else {}
-    return alt.layer(*layers, data=cells, height=height * max(1, len(rows)), usermeta={"least": least}, **wide).encode(
+    return layered(*layers, data=cells, height=height * max(1, len(rows)), usermeta={"least": least}, **wide).encode(
         x=alt.X(
             field="x", type="ordinal", sort=None, scale=alt.Scale(domain=columns, padding=0.06),
             axis=alt.Axis(title=across, labelAngle=0, domain=False),

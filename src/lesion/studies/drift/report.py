@@ -267,7 +267,7 @@ class AtPlaces(Curves):
             .encode(x=plots.x(across, "start"), x2=alt.X2(field="through"))
             for _, colour, places in _bands(records[0])
         ]
-        return alt.layer(*bands, super().chart(records, every))
+        return plots.layered(*bands, super().chart(records, every))
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
