@@ -117,4 +117,5 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
     """Files are not forced to the disk: that is for a loss of power, and no test has one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr("lesion.core.database.SYNCHRONOUS", "OFF")
         yield

@@ -27,6 +27,7 @@ from lesion.tasks.task import Finish
 FILE = "answers.sqlite"
 VERSION = 5
 APPLICATION = 0x4C45534E  # "LESN": tells a store from any other SQLite file
+SYNCHRONOUS = "NORMAL"  # with the write-ahead log: the disk is waited for at a checkpoint, not at every commit
 
 SCHEMA = """
 CREATE TABLE study (hash TEXT NOT NULL, text TEXT NOT NULL, made TEXT NOT NULL, checksum TEXT NOT NULL);
@@ -120,8 +121,9 @@ def connect_to_write(file: Path) -> sqlite3.Connection:
     connection = _connected(file)
     try:
         _check(connection, file)
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
+        connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
     except BaseException:
         connection.close()
