@@ -4,7 +4,7 @@ beartype checks types. Where an annotation names axes (jaxtyping), one call is o
 argument and in the result. That costs, so that only such functions pay for it; jaxtyping's own hook makes a scope of
 every call, which takes longer than most of what is tested. Private functions, and those inside functions, are checked
 only if they name axes: a tenth of the suite's time went into them, and mypy reads all callers that they have. Of a
-function that names axes the first thousand calls of a process are looked at, and one in sixteen of the others.
+function that names axes the first hundred calls of a process are looked at, and one in sixteen of the others.
 """
 
 import ast
@@ -31,7 +31,7 @@ class NotAsAnnotatedError(TypeError):
     """What a function was given, or gives, is not what its annotations say; a TypeError, as it would mostly end in."""
 
 
-EVERY, SOME = 1000, 16
+EVERY, SOME = 100, 16
 _STRICTLY = BeartypeConf(violation_type=NotAsAnnotatedError)
 
 

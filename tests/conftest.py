@@ -113,6 +113,14 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_training_looks_for_garbage() -> Iterator[None]:
+    """Before a training all is looked through for garbage, which in a process of all tests takes longer than it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accelerate.utils.memory.clear_device_cache", lambda garbage_collection=False: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def nothing_waits_for_the_disk() -> Iterator[None]:
     """Files are not forced to the disk: that is for a loss of power, and no test has one."""
     with pytest.MonkeyPatch.context() as patch:

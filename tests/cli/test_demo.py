@@ -71,7 +71,7 @@ def test_the_demo_goes_on_where_it_stopped_and_tells_every_chapter_in_one_report
     assert f"`lesion demo --out {out}` goes on with it" in lesion(capsys, "report", out).err
     before = (out / "layers" / "summary.json").read_bytes()
 
-    done = lesion(capsys, "demo", "--out", out, drawn=True)
+    done = lesion(capsys, "demo", "--out", out)
     assert done.code == 0, done.err
     assert not re.search(r"[\d,]+ answers", done.err.partition("2 of 5")[0])  # all of the first chapter are stored
     assert (out / "layers" / "summary.json").read_bytes() == before
