@@ -127,3 +127,11 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
         patch.setattr(os, "fsync", lambda _: None)
         patch.setattr("lesion.core.database.SYNCHRONOUS", "OFF")
         yield
+
+
+@pytest.fixture(scope="module")
+def llama() -> object:
+    """The tiny Llama, which is left as it is."""
+    from tiny import model
+
+    return model("llama")

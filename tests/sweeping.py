@@ -86,5 +86,6 @@ def assert_interrupted(complaint: str, out: Path) -> None:
     """What is said at Ctrl-C: that the answers are kept, and no more."""
     assert "Traceback" not in complaint
     assert f"Every answer so far is kept in {out}" in complaint
+    assert f"`lesion report {out}`" in complaint
     assert complaint.endswith("lesion: interrupted.\n")
     assert SOME <= stored(out) < CELLS

@@ -33,7 +33,6 @@ from lesion.engines.engine import Decoding
 from lesion.errors import LesionError
 from lesion.models import load as loading
 from lesion.studies.ablation.report import AblationResult
-from tiny import model
 
 EACH = 8
 
@@ -64,11 +63,6 @@ MADE: dict[str, Callable[[], Any]] = {
     "endless": itertools.count,
     "failed iterator": lambda: iter([[]] * 3),
 }
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,9 @@ import torch
 import lesion
 from lesion.tasks.style import parted
 from thinkers import OPENED, SWITCHED, thinker
-from tiny import model
 
 PROMPT = "the cat sat on"
 LENGTH = 5
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 def reference(model, edit=None) -> str:

@@ -86,27 +86,6 @@ def is_answer(response) -> bool:
     return len(response.key) == 64
 
 
-def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(capsys, checkpoint, sums, out, monkeypatch):
-    from lesion.engines.transformers.engine import TransformersEngine
-
-    whole, count = TransformersEngine.answer, iter(range(100))
-
-    def interrupted(self, requests):
-        for response in whole(self, requests):
-            if is_answer(response) and next(count) == 5:
-                raise KeyboardInterrupt
-            yield response
-
-    command = ["ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 3, "--out", out]
-    with monkeypatch.context() as patch:
-        patch.setattr(TransformersEngine, "answer", interrupted)
-        stopped = lesion(capsys, *command)
-    assert stopped.code == 130
-    assert stopped.complaint == "interrupted.\n"
-    assert f"`lesion report {out}`" in stopped.err
-    assert "evaluated 11 of 16 answers; 5 were stored already" in lesion(capsys, *command).out
-
-
 def test_ctrl_c_before_anything_was_begun_promises_nothing(capsys, checkpoint, sums, out, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt

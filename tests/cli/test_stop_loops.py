@@ -7,21 +7,10 @@ import pytest
 
 from commandline import lesion, questions
 
-COMMANDS = ("ablate", "evaluate", "truncate", "drift", "tune")
-WRONG = "stop_loops must be a whole number from 2, or 0 to let loops go on, not 1."
-
 
 @pytest.fixture
 def sums(tmp_path) -> Path:
     return questions(tmp_path / "sums.jsonl", 5)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_number_that_makes_no_loop_is_wrong_use_of_every_command(command, capsys, checkpoint, sums, tmp_path):
-    done = lesion(capsys, command, checkpoint, "--task", sums, "--stop-loops", 1, "--out", tmp_path / "out")
-    assert done.code == 2
-    assert WRONG in done.complaint
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_sweep_says_that_it_is_approximate_goes_on_and_keeps_apart(capsys, checkpoint, sums, tmp_path):

@@ -18,15 +18,9 @@ from lesion.edits.edit import BASELINE, Truncate
 from lesion.engines.engine import Response
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.task import Answer
-from tiny import model
 
 EDIT = Truncate("0.mlp.up", 0.5)
 CHOICES = ["yes", "no", "maybe"]
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 class Round:

@@ -43,29 +43,3 @@ def test_on_the_bundled_model_cosine_and_cka_are_those_of_plain_passes_of_the_ne
         norms = np.linalg.norm(zero, axis=1) * np.linalg.norm(layer, axis=1)
         assert layer_result.cosine.mean == pytest.approx(float(np.mean((zero * layer).sum(1) / norms)), abs=1e-4)
         assert layer_result.cka.mean == pytest.approx(cka(zero, layer), abs=1e-4)
-
-
-def test_on_the_bundled_model_tokens_leave_their_first_clusters_and_the_page_tells_which(capsys, tmp_path):
-    out = tmp_path / "out"
-    options = ["--items", 5, "--runs", 2, "--clusters", "10,20", "--starts", 2]
-    done = command(capsys, "drift", "bundled:llama-base", "--task", "primer:arithmetic", *options, "--out", out)
-    assert done.code == 0, done.err
-    (entry,) = read_summary(DriftSummary, out, "").models
-    curve = [layer.nmi.mean for layer in entry.curve.layers]
-    assert curve[0] == 1
-    assert curve[-1] < 0.75
-    # Token identity is what the embedding clusters, and tokens of random labels have little to do with anything.
-    assert all(layer.null.mean + 0.05 < layer.nmi.mean for layer in entry.curve.layers)
-    first, *_, last = (layer.labels["token"].mean for layer in entry.curve.layers)
-    assert first > last
-    shape = entry.curve.shape
-    for departure in (shape.hinge, shape.step):
-        assert 1 <= departure.low <= departure.layer <= departure.high <= 8
-        assert departure.detectable > 0
-        assert 0 <= departure.p <= 1
-    assert entry.tokens.start < (shape.departure.layer if shape.departure else 4) < entry.tokens.end
-    assert {row.kind for row in entry.tokens.classes} >= {"digit", "punctuation", "first name"}
-    assert sum(row.count for row in entry.tokens.classes) == sum(run.tokens for run in entry.runs)
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert "bundled:llama-base" in page
-    assert (entry.family, entry.variant) == ("llama", "base")

@@ -82,13 +82,6 @@ def test_the_command_and_the_function_give_the_same_answers(sums, tmp_path, caps
         assert (tmp_path / "function" / name).read_bytes() == (tmp_path / "command" / name).read_bytes()
 
 
-def test_wrong_use_is_an_error_with_the_same_words_as_on_the_command_line(sums):
-    with pytest.raises(lesion.UsageError, match="there is no block 9: tiny:llama has blocks 0 to 2"):
-        lesion.ablate(model("llama"), sums, items=1, layers=[9])
-    with pytest.raises(lesion.UsageError, match="There is no task 'gsm9k'"):
-        lesion.ablate(model("llama"), "gsm9k")
-
-
 def test_a_model_that_was_changed_in_memory_is_another_one_and_an_edited_one_is_refused(tmp_path):
     changed = model("llama")
     file = questions(tmp_path / "q.jsonl", 2)

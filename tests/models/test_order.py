@@ -47,11 +47,6 @@ def by_hand(original, order: list[int]) -> nn.Module:
     return network
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
-
-
 @pytest.mark.parametrize("family", CASES)
 def test_logits_and_cached_generation_are_those_of_blocks_moved_by_hand(family):
     original = model(family) if family in FAMILIES else wrap(zoo.made(family), tokenizer(), family)

@@ -8,15 +8,9 @@ import pytest
 import lesion
 from lesion.tasks.given import offered
 from lesion.tasks.task import Answer, Item, Verdict
-from tiny import model
 
 SUMS = [{"prompt": f"{a} + 1 =", "answer": a + 1} for a in range(4)]
 QUICK = {"layers": 0, "max_new_tokens": 2, "items": 3}
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 def length_is_even(text: str, gold: str) -> bool:

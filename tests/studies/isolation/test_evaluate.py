@@ -23,14 +23,9 @@ from lesion.errors import LesionError, UsageError
 from lesion.studies.isolation.plan import BOOSTS, CandidateEdit, plan, read_plan
 from lesion.studies.isolation.run import evaluate
 from lesion.studies.isolation.study import EvaluationStudy
-from tiny import model, tokenizer
+from tiny import tokenizer
 
 ITEMS = 6
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from lesion.studies.isolation.selections import draw_texts
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.tasks.catalogue import draw, find, source
 from runs import run_evaluation, run_isolation
-from tiny import model
 
 STUDIES = sorted(
     file.name.removesuffix(".toml")
@@ -30,11 +29,6 @@ STUDIES = sorted(
 @pytest.fixture(scope="module")
 def bundled():
     return load("bundled:llama-base", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 def task(file: Path, text: str, count: int) -> str:

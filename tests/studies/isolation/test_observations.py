@@ -15,12 +15,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.studies.isolation.selections import FILE, draw_texts, observe_all, read
 from lesion.studies.isolation.study import IsolationStudy
-from tiny import model, tiny, tokenizer
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
+from tiny import tiny, tokenizer
 
 
 def task(file: Path, sign: str, count: int = 8) -> Path:

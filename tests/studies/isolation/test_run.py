@@ -24,11 +24,6 @@ from tiny import model, tiny, tokenizer
 ITEMS = 6
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
-
-
 def task(file: Path, text: str, count: int = 10) -> Path:
     rows = ({"id": f"{n}", "prompt": text.format(n=n, m=n * 7 % 10), "answer": "right"} for n in range(count))
     return write(file, rows)

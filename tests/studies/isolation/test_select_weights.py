@@ -21,11 +21,6 @@ from lesion.studies.isolation.study import METHODS, IsolationStudy
 from tiny import model, tokenizer
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
-
-
 def task(file: Path, text: str, count: int = 12) -> Path:
     rows = ({"id": f"{n}", "prompt": text.format(n=n, m=n * 7 % 10), "answer": f"{n}"} for n in range(count))
     return write(file, rows)

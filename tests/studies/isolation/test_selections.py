@@ -18,11 +18,6 @@ from lesion.studies.isolation.selections import METHODS, Made, coverage, mean_ov
 from tiny import model
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
-
-
 def observed(model, seed: int, unseen: tuple[str, ...] = ()) -> Inputs:
     """Made-up sums of every matrix input of a model; those named saw no token."""
     generator = torch.Generator().manual_seed(seed)

@@ -16,11 +16,6 @@ from runs import run_search
 from tiny import model, tiny, tokenizer
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
-
-
 def found(llama, **values):
     layers = values.pop("among", range(3))
     return candidates(study("q.jsonl", **values), llama.anatomy, layers)

@@ -30,13 +30,7 @@ from lesion.studies.search.study import METHOD
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_passage
 from runs import recall_search, run_search
-from tiny import model, tiny, tokenizer
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
-
+from tiny import tiny, tokenizer
 
 # -- planted truth
 

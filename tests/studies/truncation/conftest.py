@@ -7,12 +7,6 @@ import pytest
 from searching import Known, questions, study
 
 from runs import run_truncation
-from tiny import model
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 @pytest.fixture

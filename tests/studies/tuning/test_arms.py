@@ -6,14 +6,8 @@ from tuning import study
 from lesion.studies.tuning.report import Drops
 from lesion.studies.tuning.study import label
 from lesion.studies.tuning.training import arms_of, budget_of, random_pool
-from tiny import model
 
 DROPS = (0.1, 0.5, 0.1)
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 def known(drops, critical=()):

@@ -29,11 +29,6 @@ def _taught(monkeypatch):
     teach(monkeypatch)
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
-
-
 def run(what, folder, llama, **more):
     return run_tuning(what, folder, models={"tiny:llama": llama}, **more)
 
