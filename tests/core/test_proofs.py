@@ -8,7 +8,7 @@ import torch
 import architectures_zoo as zoo
 import tiny
 from commandline import questions
-from lesion.core.proofs import FILE, Proofs
+from lesion.core.proofs import FILE, Proofs, about_unproved
 from lesion.core.prove import prove
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.transformers.batch import Batch
@@ -18,6 +18,7 @@ from lesion.models.load import wrap
 from lesion.report.claims import Claim
 from lesion.report.publishing import html as page_html
 from lesion.report.rows import parts_of
+from lesion.report.values import Estimate
 from lesion.studies.ablation.study import Study
 from lesion.verification.by_hand import changed
 from runs import run_ablation
@@ -97,7 +98,7 @@ def test_nothing_is_claimed_of_edits_that_never_act(tmp_path):
     model = tiny.model("llama")
     result = run_ablation(study, tmp_path / "ignored", models={"tiny": model}, make_engine=Ignores)
     assert [claim.rule for claim in result.claims] == ["about unproved"]
-    assert result.verdict.startswith("Nothing is claimed of 3 of 3 edits")
+    assert result.verdict == "Nothing is claimed: none of 3 edits is shown to act while decoding."
     sound = run_ablation(study, tmp_path / "sound", models={"tiny": model})
     assert (tmp_path / "sound" / FILE).exists()
     assert "about unproved" not in {claim.rule for claim in sound.claims}
@@ -115,3 +116,8 @@ def test_claims_that_rest_on_an_edit_without_a_proof_fall(tmp_path):
     proofs.models["tiny"]["1×0"] = proofs.models["tiny"]["1×0"].model_copy(update={"state": "unseen"})
     assert proofs.hold(Claim(("Block 0 is.",), (cells["0×0"],)))
     assert not proofs.hold(Claim(("Blocks 0 and 1 are.",), (cells["0×0"], cells["1×0"])))
+    lost = Estimate(value=0.5, low=0.3, high=0.7, p=0.001, p_corrected=0.002)
+    fallen = cells["1×0"].model_copy(update={"drop": lost})  # what takes right answers acts
+    assert proofs.hold(Claim(("Block 1 is.",), (fallen,)))
+    (told,) = about_unproved(proofs)
+    assert told.text == "1 of 3 edits are not shown to act while decoding; only drops are claimed of them: 1×0."

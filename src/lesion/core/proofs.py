@@ -67,8 +67,12 @@ class Proofs(Value):
         return list(dict.fromkeys(text for proofs in chosen for text, proof in proofs.items() if proof.state != "acts"))
 
     def hold(self, claim: Claim) -> bool:
-        """Whether a claim rests on no edit that is not shown to act; none does where no edit is shown to."""
-        return self.unproved() != self.edits and not any(map(self._concern, claim.rows))
+        """Whether a claim rests on no edit that is not shown to act; none holds where no edit is shown to.
+
+        A drop that is shown (a row that `falls`) shows that its edit acts.
+        """
+        rows = (row for row in claim.rows if not any(getattr(part, "falls", False) for part in parts_of(row)))
+        return self.unproved() != self.edits and not any(map(self._concern, rows))
 
     def _concern(self, record: Record) -> bool:
         rows = parts_of(record)
@@ -83,10 +87,16 @@ class Proofs(Value):
 def about_unproved(proofs: Proofs) -> Iterator[Claim]:
     """Edits that are not shown to act while the model decodes.
 
-    Says: Nothing is claimed of K of N edits, which are not shown to act while decoding: A, B.
+    Says: K of N edits are not shown to act while decoding, and only drops are claimed of them: A, B. | Nothing is
+    claimed: none of the N edits is shown to act while decoding.
     Needs: at the last of a few decoded tokens, log-probabilities that differ from the unedited model's by no more than
     rounding makes, or that differ from those of the same text read under the edit.
     """
     texts, count = proofs.unproved(), len(proofs.edits)
     named = wording.listed([*(short(text, 40) for text in texts[:3]), *[f"{len(texts) - 3} more"] * (len(texts) > 3)])
-    yield Claim((f"Nothing is claimed of {len(texts)} of {count} edits, not shown to act while decoding: {named}.",))
+    text = (
+        f"{len(texts)} of {count} edits are not shown to act while decoding; only drops are claimed of them: {named}."
+    )
+    if len(texts) == count:
+        text = f"Nothing is claimed: none of {wording.counted(count, 'edit')} is shown to act while decoding."
+    yield Claim((text,))
