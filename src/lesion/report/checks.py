@@ -18,12 +18,13 @@ GAIN = 6
 """So many items have to be repaired, and none broken, for one gain to be significant (2 / 2⁶ ≤ .05), or the reverse."""
 
 
-def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Iterator[Check]:
+def baselines(measured: Iterable[tuple[str, float | None, float, int]], gains: Iterable[str] = ()) -> Iterator[Check]:
     """Whether unedited accuracies leave room for a loss, and whether there are enough items.
 
     Args:
         measured: of every task its name, the accuracy in 0…1 (None where it has none), that of guessing, and how many
             items there are.
+        gains: the tasks of which a gain is sought.
     """
     tasks = list(measured)
     few = [name for name, _, _, items in tasks if items < FEW]
@@ -37,8 +38,8 @@ def baselines(measured: Iterable[tuple[str, float | None, float, int]]) -> Itera
     if poor:
         yield Check("bad", f"Fewer than {GAIN} items are right, so that no loss can show: {wording.listed(poor)}.")
     if full:
-        few_wrong = f"Fewer than {GAIN} unedited answers are wrong, so losses can show and no gain can"
-        yield Check("good", f"{few_wrong}: {wording.listed(full)}.")
+        few_wrong = f"Fewer than {GAIN} unedited answers are wrong, so a loss can show, but no gain"
+        yield Check("bad" if set(full).intersection(gains) else "good", f"{few_wrong}: {wording.listed(full)}.")
     if known and not (low or poor or full):
         yield Check(
             "good", "The unedited model is right on some items and wrong on others, so that losses and gains can show."
@@ -96,7 +97,8 @@ def readable(worst: float | None, under: str) -> Iterator[Check]:
     share = WHOLE_SHARE.text(worst)
     if worst >= wording.STOPPING_SHARE:
         yield Check(
-            "bad", f"{share} of the answers under {under} are cut off or unreadable, so it may not be the skill."
+            "bad",
+            f"{share} of the answers under {under} are cut off or unreadable: the form may be lost, not the skill.",
         )
     else:
         few = f"at most {share} are cut off or unreadable" if worst > 0 else "none is cut off or unreadable"

@@ -225,7 +225,7 @@ class MemoryResult(StudyResult[MemorySummary]):
                     for when in ("last", "first")
                 ),
                 (*which_side_holds_the_noise(summary.sizes), *which_cut_cleans(summary.sizes)),
-                short="Sizes",
+                short="Sizes", wide=True,
             ),
             Part(
                 "What does the first gradient step learn?",

@@ -58,9 +58,9 @@ FALLING = np.linspace(0.9, 0.6, 8)
 @pytest.mark.parametrize(
     ("by_token", "first", "last"),
     [
-        (np.linspace(0.95, 0.85, 8), "Mostly, occurrences of one token spread:", "Tokens leave as wholes too: that"),
-        (np.linspace(0.95, 0.94, 8), "Mostly, occurrences of one token spread:", "Whether tokens leave as wholes too"),
-        (np.linspace(0.9, 0.65, 8), "Tokens leave their first clusters:", "Tokens leave as wholes too: that"),
+        (np.linspace(0.95, 0.85, 8), "Mostly, occurrences of one token move apart:", "Whole tokens leave too, by more"),
+        (np.linspace(0.95, 0.94, 8), "Mostly, occurrences of one token move apart:", "Whether whole tokens leave too"),
+        (np.linspace(0.9, 0.65, 8), "Tokens leave their first clusters:", "Whole tokens leave too, by more"),
     ],
 )
 def test_leaving_is_said_only_of_what_is_more_than_occurrences_of_one_token_spreading(single, by_token, first, last):

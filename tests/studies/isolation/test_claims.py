@@ -49,7 +49,7 @@ def test_an_edit_beyond_random_weights_and_every_control_takes_the_skill_alone_a
     (claim,) = skill(only("mathneuro"))
     text = said([claim])
     assert text.startswith(f"Without the 44,236 weights that MathNeuro selects, primer:arithmetic falls {ALONE}")
-    assert "The loss is 68.0 points [64.0, 72.0] (corrected p < .0001), +60.0 points [+55.0, +65.0] beyond" in text
+    assert "(corrected p < .0001); the difference to random weights (3 draws) is +60.0 points [+55.0, +65.0]." in text
     assert {line.edit for line, _ in claim.rows} == {made.key("mathneuro", 0.05)}
 
 
@@ -107,7 +107,7 @@ def boosted():
 def test_a_boost_is_judged_by_gains():
     text = said(skill(boosted()[0]))
     assert "rises from 88.0 % to 95.0 %, more than any informative control and more than under random weights." in text
-    assert "The gain is 7.0 points [4.0, 10.0] (corrected p .001), +6.0 points [+2.0, +10.0] beyond" in text
+    assert "corrected p .001); the difference to random weights (3 draws) is +6.0 points [+2.0, +10.0]." in text
 
 
 @pytest.mark.parametrize(("low", "high", "alone"), [(-0.08, -0.02, True), (-0.08, 0.02, False)])
@@ -160,11 +160,11 @@ def test_running_text_that_gets_worse_than_under_random_weights_is_named(low, ra
 def test_a_control_at_the_floor_does_not_count_and_without_any_the_skill_alone_cannot_be_told():
     assert ALONE in said(skill(floored(only("mathneuro"), made.CONTROLS[0])))
     text = said(skill(floored(only("mathneuro"), *made.CONTROLS, chance=0.25, kind="choose")))
-    assert "20.0 %, more than under random weights; whether alone cannot be told." in text
+    assert "20.0 %; whether other tasks lose as much cannot be told." in text
     assert text.endswith("; no informative control was answered.")
     values = only("mathneuro")
     del values["tasks"][1:3]
-    assert "whether alone cannot be told" in said(skill(values))
+    assert "whether other tasks lose as much cannot be told" in said(skill(values))
 
 
 def test_a_control_not_yet_answered_under_an_edit_withholds_the_claim():

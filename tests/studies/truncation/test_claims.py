@@ -44,8 +44,8 @@ FORBIDDING = {"rival": "baseline", "forbidden": (" the", " ", " a"), "fitted": T
 
 def test_a_gain_is_said_with_what_it_was_before_and_its_interval():
     text = cut(altered(gain=GAIN, baseline=0.5, accuracy={"value": 0.7}))
-    assert text.startswith("With the top 5 % of 5.mlp.up kept, ioi rises from 50.0 % to 70.0 % on test items. Accuracy")
-    assert "Accuracy changes by +20.0 points [+10.0, +30.0] (p .001)" in text
+    assert text.startswith("With the top 5 % of 5.mlp.up kept, ioi rises from 50.0 % to 70.0 % on test items. On")
+    assert "accuracy changes by +20.0 points [+10.0, +30.0] (p .001)" in text
 
 
 def test_a_loss_is_said_to_lower():

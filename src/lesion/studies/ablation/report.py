@@ -313,8 +313,8 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         broken = sum(_unreadable(cell) - _unreadable(curve.baseline_of(cell)) >= READABLE for curve, cell in critical)
         share = WHOLE_SHARE.text(READABLE)
         read = (
-            f"Behind {broken} of the {len(critical)} losses, at least {share} more answers are cut off or unreadable"
-            " than unedited, so it may not be the skill."
+            f"In {broken} of the {len(critical)} losses, at least {share} more answers than unedited are cut off or"
+            " unreadable: the form may be lost, not the skill."
         )
         unread = {curve.task for curve, cell in critical if _unreadable(curve.baseline_of(cell)) >= HALF}
         if broken:
@@ -346,7 +346,7 @@ def _checks(material: Material, folder: Path) -> Iterator[Check]:
         marked = {(curve.model, cell.layer) for curve in material.curves for cell in curve.marked}
         if 2 * len(marked) >= len(places):
             many = f"{len(marked)} of the {len(places)} blocks measured" if marked != places else "All blocks measured"
-            yield Check("bad", f"{many} are critical for some task, so few are left to compare them with.")
+            yield Check("bad", f"{many} are critical for some task: to be critical is common here.")
 
 
 def _unreadable(scores: Scores) -> float:

@@ -53,8 +53,8 @@ def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     """How far NMI falls, and how much of that is occurrences of one token spreading.
 
     Says: Tokens leave their first clusters: agreement with the first clusters (NMI) falls by A after layer 1, with
-    tokens kept whole by B. | Mostly, occurrences of one token spread: agreement …. | Tokens leave as wholes too: that
-    is more than runs differ by. | Whether tokens leave as wholes too cannot be told. | Agreement with the first
+    tokens kept whole by B. | Mostly, occurrences of one token move apart: agreement …. | Whole tokens
+    leave too, by more than runs differ. | Whether whole tokens leave too cannot be told. | Agreement with the first
     clusters (NMI) is not seen to fall after layer 1.
     Needs: means over runs; mostly: less than half of the fall of NMI is left once every occurrence is in its token's
     most common cluster; as wholes: what is left is more than the standard deviations between runs at both ends
@@ -68,11 +68,11 @@ def how_much_they_leave(summary: DriftSummary) -> Iterable[Claim]:
     if max(falls) > 0:
         left = [_fall(model, "by_token") for model in known]
         mostly = all(by_token < fall / 2 for fall, by_token in zip(falls, left, strict=True))
-        what = "Mostly, occurrences of one token spread" if mostly else "Tokens leave their first clusters"
+        what = "Mostly, occurrences of one token move apart" if mostly else "Tokens leave their first clusters"
         beyond = [model for model in known if _is_beyond(_later(model, "by_token"))]
         where = f", in {len(beyond)} of {len(known)} models" * (len(known) > 1)
-        more = f"Tokens leave as wholes too: that is more than runs differ by{where}."
-        untold = "Whether tokens leave as wholes too cannot be told."
+        more = f"Whole tokens leave too, by more than runs differ{where}."
+        untold = "Whether whole tokens leave too cannot be told."
         sentences = [
             f"{what}: agreement with the first clusters (NMI) falls by {wording.from_to(falls, NMI)} {start}, with"
             f" tokens kept whole by {wording.from_to(left, NMI)}.",
@@ -327,7 +327,7 @@ class DriftResult(StudyResult[DriftSummary]):
         amount = f" ({wording.span(min(tokens), max(tokens))} tokens each)" if tokens else ""
         clusters = ", ".join(map(str, sorted({model.clusters for model in models})))
         sizes = [size for model in models if (s := model.curve.shape) and (size := s.step.detectable) is not None]
-        missed = f" Steps of NMI under {NMI(max(sizes))} would be missed." if sizes else ""
+        missed = f" Steps of NMI under {NMI(max(sizes))} can be missed." if sizes else ""
         runs, problems = wording.counted(study.runs, "run"), wording.counted(study.items, "problem")
         return (
             f"{runs} of {problems}{amount}, {clusters} clusters; bands: ± one standard deviation between runs.{missed}"

@@ -104,8 +104,8 @@ def what_the_skill_loses(evaluation: Evaluation, lines: Sequence[Line]) -> Itera
     """Of every method and direction its most selective edit, beside what it is measured against.
 
     Says: Without the N weights that M selects, the skill falls from A to B, more than any control or under random
-    weights. | …: not shown to be more than under random weights (than the whole block, than control C loses). | …:
-    whether alone cannot be told (no control is informative). | … is not shown to change the skill.
+    weights. | …: not shown to be more than under random weights (than the whole block, than control C loses). | …;
+    whether other tasks lose as much cannot be told (no control is informative). | … is not shown to change the skill.
     Needs: a loss (of a boost, a gain) whose 95 % interval excludes 0 and whose exact paired p is at most .05, corrected
     by Holm's method over all edits tried; the same interval for the difference to the matched random controls, to every
     informative control and, of a boost, to the whole block and MLP that hold most of its weights
@@ -142,17 +142,16 @@ def _falls(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence) -> 
     moves, effect, verb = _moves(evaluation, skill, edit), *(("gain", "gains") if edit.boosts else ("loss", "loses"))
     if not evidence.changed:
         return f"{moves}: not shown to be a {effect}."
-    others = f"more than under {edit.elsewhere}{' and whole blocks' * (evidence.beyond_rivals is not None)}"
-    if not controls:
-        more = f", {others}" * evidence.beyond_all_else
-        return f"{moves}{more}; whether alone cannot be told."
-    if evidence.selective:
-        some = " informative" * (len(controls) < len(evaluation.controls))
-        return f"{moves}, more than any{some} control and {others}."
     missing = [f"than under {edit.elsewhere}"] * (not evidence.beyond_random)
     missing += ["than under the whole block or MLP"] * (evidence.beyond_rivals is False)
     missing += [f"than {name} {verb}" for name, beyond in controls.items() if not beyond]
-    return f"{moves}, but not shown to be more {wording.listed(missing, 'or')}."
+    if missing:
+        return f"{moves}, but not shown to be more {wording.listed(missing, 'or')}."
+    if not controls:
+        return f"{moves}; whether other tasks {verb.removesuffix('s')} as much cannot be told."
+    some = " informative" * (len(controls) < len(evaluation.controls))
+    others = f"more than under {edit.elsewhere}{' and whole blocks' * (evidence.beyond_rivals is not None)}"
+    return f"{moves}, more than any{some} control and {others}."
 
 
 def _numbers(evidence: Evidence) -> str:
@@ -163,7 +162,7 @@ def _numbers(evidence: Evidence) -> str:
     if random is None:
         return f"{text}; no random control was measured."
     more, draws = CHANGE.text(edit.sought(random.beyond)), counted(random.draws, "draw")
-    return f"{text}, {more} beyond that under {edit.elsewhere} ({draws})."
+    return f"{text}; the difference to {edit.elsewhere} ({draws}) is {more}."
 
 
 def _tested(change: Estimate) -> str:

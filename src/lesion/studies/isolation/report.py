@@ -137,7 +137,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
         texts = [f"{wording.span(min(counts), max(counts))} items{' a task' * (len(counts) > 1)}"]
         main, tried = (evaluation.skills or answered)[0], len(evaluation.tried)
         if tried and not main.scored and (drop := smallest_drop(main.items, tried)) is not None:
-            texts.append(f"changes of {main.name} under about {WHOLE_POINTS.text(drop)} would be missed")
+            texts.append(f"changes of {main.name} under about {WHOLE_POINTS.text(drop)} can be missed")
         if draws := max((line.random_draws or 0 for line, _ in self.lines), default=0):
             texts.append(f"{wording.counted(draws, 'random control')} per edit")
         return f"{'; '.join(texts)}."

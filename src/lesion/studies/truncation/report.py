@@ -60,7 +60,7 @@ def one_answer(name: str, task: str) -> str:
     return f"With {name} the model gives nearly always one answer to {task}, so that its accuracy says nothing."
 
 
-NO_HELP = "forbidding its frequent wrong first tokens does not help the unedited model"
+NO_HELP = "a simple rival, forbidding frequent wrong first tokens, does not help the unedited model"
 
 
 def but_forbidding(tokens: int, level: float | None, *, as_much: bool) -> str:
@@ -72,8 +72,8 @@ def but_forbidding(tokens: int, level: float | None, *, as_much: bool) -> str:
 
 def size(gain: Estimate, items: int, *further: str) -> str:
     """The change with its interval and test, and what else is surely changed."""
-    accuracy = f"Accuracy changes by {CHANGE.text(gain)} ({p_text(gain)})".removesuffix(" ()")
-    return f"{wording.listed([accuracy, *further])} ({counted(items, 'test item')})."
+    accuracy = f"accuracy changes by {CHANGE.text(gain)} ({p_text(gain)})".removesuffix(" ()")
+    return f"On {counted(items, 'test item')} {wording.listed([accuracy, *further])}."
 
 
 @rule
@@ -226,7 +226,7 @@ class SearchedResult(StudyResult[S]):
             f"{name}: chosen on {chosen:,}, tested on {counted(test, 'item')}" for name, chosen, test in self.split()
         ]
         drop = smallest_drop(min(test for _, _, test in self.split()), 1)
-        missed = f"; changes under about {WHOLE_POINTS.text(drop)} would be missed" if drop is not None else ""
+        missed = f"; changes under about {WHOLE_POINTS.text(drop)} can be missed" if drop is not None else ""
         return f"{'; '.join(counts)}{missed}."
 
     @override

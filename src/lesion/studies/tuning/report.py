@@ -355,7 +355,9 @@ def what_is_gained(summary: TuningSummary) -> Iterable[Claim]:
     if gaining:
         first = f"{len(gaining)} of {len(arms)} choices of blocks gain on {task}: {wording.listed(gaining)}."
     most = max(arms, key=lambda arm: arm.gain.value)
-    strongest = f"Most is gained by {most.label}: {CHANGE.text(most.gain)}."
+    strongest = (
+        f"{'Most is gained by' if gaining else 'The best change is that of'} {most.label}: {CHANGE.text(most.gain)}."
+    )
     yield Claim((first, strongest, *[f"Harmed: {wording.listed(harmed)}."] * bool(harmed)), rows)
 
 
@@ -363,7 +365,8 @@ def what_is_gained(summary: TuningSummary) -> Iterable[Claim]:
 def what_it_costs(summary: TuningSummary) -> Iterable[Claim]:
     """What the controls lost: the largest loss that is shown, or how large one could be.
 
-    Says: Tuning costs accuracy on T (blocks B): D points. | No loss on T is shown; at worst D points (blocks B).
+    Says: Tuning costs accuracy on T (blocks B): D points. | No loss on T is shown; one of up to D points cannot be
+    excluded (blocks B on T).
     Needs: an interval of the change on the control that lies below 0, over items and seeds; the worst that no interval
     excludes
     """
@@ -377,8 +380,8 @@ def what_it_costs(summary: TuningSummary) -> Iterable[Claim]:
     elif changes:
         arm, task = min(changes, key=lambda pair: pair[1].change.low)
         names = wording.listed([each.task for each in summary.baseline[1:]], "or")
-        worst = f"{CHANGE.text(task.change.low)} ({arm.label} on {task.task})"
-        yield Claim((f"No loss on {names} is shown; at worst {worst}.",), ((arm, task),))
+        worst = f"{POINTS.text(-task.change.low)} cannot be excluded ({arm.label} on {task.task})"
+        yield Claim((f"No loss on {names} is shown; one of up to {worst}.",), ((arm, task),))
 
 
 READING = (
@@ -422,7 +425,8 @@ class TuningResult(StudyResult[TuningSummary]):
     @override
     def checks(self) -> list[Check]:
         summary = self.summary
-        grounds = list(checks.baselines((b.task, b.accuracy.value, 0.0, b.items) for b in summary.baseline))
+        untuned = ((b.task, b.accuracy.value, 0.0, b.items) for b in summary.baseline)
+        grounds = list(checks.baselines(untuned, gains=(summary.baseline[0].task,)))
         if len(summary.study.seeds) == 1:
             text = "One seed: intervals cover items, not training. Add --seed 0,1,2."
             grounds.append(Check("open", text, "tune", "--seed 0,1,2"))
@@ -459,7 +463,6 @@ class TuningResult(StudyResult[TuningSummary]):
         task, lines = summary.baseline[0].task, summary.arm_lines
         verdict = does_it_pay(summary)
         title = "Does it pay to tune the critical blocks only?" if verdict else f"What does tuning gain on {task}?"
-        over = "Change of accuracy over the untuned model on the same items; small dots: single seeds."
         arms = Rows(
             "arms", lines, (ArmResult, Baseline, Tuned), "Arms", "How answers ended: means over seeds.",
             brief=("label", "task", "change", "accuracy", "baseline_accuracy"),
@@ -468,13 +471,16 @@ class TuningResult(StudyResult[TuningSummary]):
         course = [(arm, point) for arm in summary.arms for point in arm.course(name)]
         controls = tuple(before.task for before in summary.baseline[1:])
 
-        def bars(only: dict[str, Any], name: str) -> Bars:
-            return Bars("change", "label", runs="runs", only=only, panel="task", caption=over, name=name)
+        def bars(only: dict[str, Any], name: str, caption: str = "") -> Bars:
+            return Bars("change", "label", runs="runs", only=only, panel="task", caption=caption, name=name)
+
+        dots = "; small dots: single seeds" * (len(summary.study.seeds) > 1)
+        over = f"Change of accuracy over the untuned model on the same items{dots}."
 
         cost = f"{wording.capital(name)} at the chosen learning rate; bands: ± one standard deviation between seeds."
         rates = [(arm, rate) for arm in summary.arms for rate in arm.rates]
         return (
-            Part(title, arms, (bars({"task": task}, "tuning"),), (*verdict, *what_is_gained(summary))),
+            Part(title, arms, (bars({"task": task}, "tuning", over),), (*verdict, *what_is_gained(summary))),
             Part(
                 "By how much do critical blocks differ from the others?",
                 Rows("differences", summary.difference_lines, (Against,), "Differences"),

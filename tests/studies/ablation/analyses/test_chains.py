@@ -164,8 +164,8 @@ def test_of_several_models_it_is_counted_in_how_many_a_block_does_it():
     (none,) = chains.broken(material(lambda layer, item: chain(None, item)))
     (claim,) = chains.how_chains_break([one, one, none])
     assert claim.text.replace("\N{NO-BREAK SPACE}", " ") == (
-        "sums: Of 3 models more chains have a wrong equation without block 1 in 2."
-        " Of 3 models fewer chains have an equation without block 0 in 2 and block 2 in 2."
+        "sums: More chains have a wrong equation without block 1 in 2 of 3 models."
+        " Fewer chains have an equation without blocks 0 and 2 in 2 of 3 models."
     )
     (claim,) = chains.how_chains_break([none] * 3)
     assert claim.sentences == ("No block is shown to make more chains calculate wrongly, or fewer calculate.",)

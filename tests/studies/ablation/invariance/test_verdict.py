@@ -111,9 +111,9 @@ def test_everything_in_favour_holds():
     assert verdict(FAMILY, [told()], []) == Verdict(word="holds", by_task={"gsm8k": "holds"}, between=None)
     assert claimed(told()) == (
         "All 2 blocks critical for gsm8k in rlvr are critical in the base too; chance would give 0.5 (p .03).",
-        "The order of all blocks is least like the base's in rlvr (ρ 0.95 [0.80, 1.00] without noise).",
-        "Every control is less like the base than every child (nearest: noise, ρ 0.95 [0.00, 0.09] without noise, 0 of"
-        " 2 critical blocks kept).",
+        "The order of all blocks is least like the base's in rlvr (ρ 0.95 [0.80, 1.00] without sampling noise).",
+        "Every control is less like the base than every child (nearest: noise, ρ 0.95 [0.00, 0.09] without sampling"
+        " noise, 0 of 2 critical blocks kept).",
     )
 
 
@@ -231,7 +231,7 @@ def test_the_word_of_a_family_is_that_of_its_mathematics():
     assert "gsm8k" in claimed(told(), told(name="triviaqa", **broken))[0]
     assert verdict(FAMILY, [told(), told(name="math500", **broken)], []).word == "does not hold"
     (lead, *_) = claimed(told(), told(name="math500", **broken))
-    assert lead == "rlvr has its blocks in another order of importance (ρ 0.90, without noise [0.00, 0.20])."
+    assert lead == "rlvr has its blocks in another order of importance (ρ 0.90, without sampling noise [0.00, 0.20])."
     assert verdict(FAMILY, [told(name="triviaqa", **broken)], []).word == "does not hold"
 
 

@@ -44,9 +44,11 @@ WORDS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 EQUATIONS = 6
 """So many equations of a chain are looked at one after another."""
 DRAWN = 5
-"""So many edits, of the largest losses, are drawn over the limits, and so many blocks named of several models."""
+"""So many edits, of the largest losses, are drawn over the limits."""
 HALF = 0.5
 """Where fewer chains than these are language, it is said of their equations."""
+MOST = 3
+"""So many groups of blocks are named that are alike in as many of several models."""
 FEW = 2
 """Of more models one claim is made, and their maps are folded."""
 TOKENS = decimals(0, "tokens")
@@ -312,8 +314,8 @@ def how_chains_break(every: Sequence[Broken]) -> Iterable[Claim]:
 
     Says: Without block L more chains have a wrong equation: X % against Y % unedited. | Without block L fewer chains
     have an equation: X % against Y % unedited (only Z % are still language). | No block is shown to make more chains
-    calculate wrongly, or fewer calculate. | Of N models more chains have a wrong equation without block L in n. | Of N
-    models fewer chains have an equation without block L in n.
+    calculate wrongly, or fewer calculate. | More chains have a wrong equation without blocks L in n of N models, …. |
+    Fewer chains have an equation without blocks L in n of N models, ….
     Needs: an exact paired test (McNemar) over the chains of the same items, Holm-corrected over all blocks of a model
     """
     for own, subjects in _together(every):
@@ -328,7 +330,7 @@ def how_long_chains_are(every: Sequence[Broken]) -> Iterable[Claim]:
     """Whether edits make chains longer or shorter.
 
     Says: Without block L chains are longer: A tokens in the median against B unedited (corrected p …). | Without block
-    L chains are shorter: likewise. | Of N models chains are longer without block L in n.
+    L chains are shorter: likewise. | Chains are longer without blocks L in n of N models, ….
     Needs: an exact sign test over the chains of the same items, Holm-corrected over all blocks of a model
     """
     for own, subjects in _together(every):
@@ -356,11 +358,15 @@ def _changes(own: Sequence[Broken], changes: Sequence[Change]) -> tuple[tuple[st
 
 
 def _over_models(own: Sequence[Broken], change: Change) -> str:
-    counts = Counter(named([cell]) for of in own for cell, _ in of.shown(change))
-    places = [f"{place} in {count}" for place, count in counts.most_common(DRAWN)]
-    if len(counts) > DRAWN:
-        places.append(wording.counted(len(counts) - DRAWN, f"other {wording.UNIT_NAMES[own[0].curve.unit]}"))
-    return f"Of {len(own)} models {change.said} without {wording.listed(places)}."
+    """Places by the number of models of which the change is shown, those of most models first."""
+    cells = [cell for of in own for cell, _ in of.shown(change)]
+    counts, by_place = Counter(named([cell]) for cell in cells), {named([cell]): cell for cell in cells}
+    by_count: dict[int, list[Cell]] = {}
+    for place, count in counts.most_common():
+        by_count.setdefault(count, []).append(by_place[place])
+    texts = [f"{under(named(alike), alike[0].factor)} in {count}" for count, alike in by_count.items()]
+    texts[0] += f" of {len(own)} models"
+    return wording.capital(f"{change.said} {wording.listed(texts[:MOST])}{'; others in fewer' * (len(texts) > MOST)}.")
 
 
 def _sentence(own: Sequence[Broken], change: Change) -> str:

@@ -82,7 +82,7 @@ def part(material: Material) -> Part | None:
     caption = f"Blocks. {spared_rule()} Both tests of a place have to pass; they are not corrected over pairs of tasks."
     title, only = "Which tasks come apart", "both directions only"
     rows = Rows("dissociations", pairs, (Dissociation,), title, caption, "double", only)
-    about = "Only if blocks are found in both directions, one task is not just more easily disturbed than the other."
+    about = "Only blocks in both directions show that one task is not just more easily disturbed than the other."
     return Part(title, rows, (), come_apart(pairs), about, "Dissociation")
 
 

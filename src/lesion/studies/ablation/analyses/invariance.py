@@ -219,10 +219,10 @@ def _order(family: FamilyResult, task: FamilyTask) -> str:
 
 
 def _agreeing(pair: Pair) -> str:
-    """`ρ 0.94 [0.92, 1.00] without noise`; as measured where the noise cannot be taken out."""
+    """`ρ 0.94 [0.92, 1.00] without sampling noise`; as measured where the noise cannot be taken out."""
     if pair.true.low is None:
         return f"ρ {RHO(pair.rho.value)}"
-    return f"ρ {RHO.text(pair.true)} without noise"
+    return f"ρ {RHO.text(pair.true)} without sampling noise"
 
 
 def _controls(family: FamilyResult, task: FamilyTask, *, agreed: bool) -> str:

@@ -174,7 +174,7 @@ def _of_child(name: str, order: tuple[Pair, float | None], sets: Overlap, *, lef
     every: list[Fact] = []
     if p is not None:
         low, high = pair.true.low or 0.0, pair.true.high or 0.0
-        rho = f"ρ {RHO(pair.rho.value)}, without noise {RHO.interval(pair.true.low, pair.true.high)}"
+        rho = f"ρ {RHO(pair.rho.value)}, without sampling noise {RHO.interval(pair.true.low, pair.true.high)}"
         readings: tuple[tuple[bool, Side, str], ...] = (
             (high < AGREE, "against", f"{name} has its blocks in another order of importance"),
             (p > ALPHA, "open", f"the order of blocks in {name} is not shown to agree beyond chance"),

@@ -156,7 +156,7 @@ class Pair(Row):
     b: str
     kind: Kind
     rho: Estimate = column("ρ", RHO, p="p")
-    true: Estimate = column("ρ without noise", RHO, ends=("low", "high"))
+    true: Estimate = column("ρ without sampling noise", RHO, ends=("low", "high"))
     p_least: Number
     ceiling: Number = column("Ceiling of ρ", RHO)
     same_top: bool
@@ -285,7 +285,7 @@ class BetweenTasks(Row):
     a: str = column("Task", label=True)
     b: str = column("Other task", label=True)
     rho: Estimate = column("ρ, all blocks", RHO)
-    true: Estimate = column("ρ without noise", RHO)
+    true: Estimate = column("ρ without sampling noise", RHO)
     ceiling: Number
     layers: tuple[int, ...] = column("Critical blocks")
     critical_shared: tuple[int, ...] = column("For both")
