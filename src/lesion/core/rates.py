@@ -1,12 +1,38 @@
-"""What stands beside every accuracy: how answers ended, and the label where they were ended in loops."""
+"""Stored answers as arrays: those under each edit, which are right, their scores, and how they ended."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
 import pandas as pd
+from jaxtyping import Bool, Float
 
 from lesion.engines.endings import LEAST
 from lesion.tasks.style import unclosed
 from lesion.tasks.task import TRUNCATED
+
+
+def by_edit(answers: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The answers to one task under each edit, indexed by item."""
+    return {str(edit): frame.set_index("item") for edit, frame in answers.groupby("edit", sort=False)}
+
+
+def complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """The answers to these items, in this order, of each edit that has them all; none without items."""
+    frames = by_edit(answers) if items else {}
+    return {edit: frame.loc[list(items)] for edit, frame in frames.items() if set(items) <= set(frame.index)}
+
+
+def verdicts(answers: pd.DataFrame) -> Bool[np.ndarray, " items"]:
+    """Whether each answer is right."""
+    return answers["correct"].to_numpy(dtype=bool)
+
+
+def first_scores(answers: pd.DataFrame) -> Float[np.ndarray, " items"]:
+    """The first log-probability of each answer in nats; NaN where it is no number."""
+    return np.array([each[0] if len(each) else math.nan for each in answers["scores"]], dtype=np.float64)
 
 
 def rates(answers: pd.DataFrame) -> dict[str, float]:

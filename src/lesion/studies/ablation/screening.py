@@ -7,7 +7,6 @@ that ranking foretells the drops of generated accuracy; nothing is decided by it
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,13 +15,14 @@ import pandas as pd
 from jaxtyping import Float, Int
 from scipy.stats import rankdata
 
+from lesion.core.rates import by_edit, complete, first_scores
 from lesion.edits.edit import BASELINE
 from lesion.report.values import Estimate
 from lesion.report.wording import counted
 from lesion.statistics.agreement import rank_correlation
 from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.result import Agreement, Amount, Loss, Screen, TaskResult
-from lesion.studies.ablation.sweep import PlaceEdit, alike, by_edit, complete, place_of_edit, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, alike, place_of_edit, text_of
 from lesion.tasks.wrapped import gold_name
 
 ITEMS = 100  # of a task that are screened at most: the first of the draw
@@ -60,11 +60,11 @@ class Losses:
         own = tuple(edit for edit in edits if text_of(edit, task) in golds)
         if unedited is None or not own:
             return None
-        before, tokens = text_scores(unedited), unedited["tokens"].to_numpy(dtype=np.float64)
+        before, tokens = first_scores(unedited), unedited["tokens"].to_numpy(dtype=np.float64)
         known = np.flatnonzero(np.isfinite(before))
         if not known.size:
             return None
-        lost = np.stack([before - text_scores(golds[text_of(edit, task)]) for edit in own])[:, known]
+        lost = np.stack([before - first_scores(golds[text_of(edit, task)]) for edit in own])[:, known]
         return cls(own, lost, known, tokens, before)
 
     @property
@@ -182,11 +182,6 @@ def limited(model: str, tasks: Sequence[TaskResult], kept: Sequence[PlaceEdit], 
         missing = [edit for edit in kept if text_of(edit, result.task) not in there]
         if missing:
             yield f"{model}, {result.task}: {counted(len(missing), 'edit')} of these not answered in full yet."
-
-
-def text_scores(frame: pd.DataFrame) -> Float[np.ndarray, " items"]:
-    """Log-probabilities in nats; NaN where it is no number."""
-    return np.array([scores[0] if len(scores) else math.nan for scores in frame["scores"]], dtype=np.float64)
 
 
 def _means(

@@ -14,7 +14,7 @@ import pandas as pd
 from jaxtyping import Bool
 
 from lesion.core.clustered_intervals import OverClusters, Sharing
-from lesion.core.rates import approximate, rates
+from lesion.core.rates import approximate, by_edit, complete, first_scores, rates, verdicts
 from lesion.core.values import with_corrected
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Unit
@@ -47,10 +47,10 @@ from lesion.studies.ablation.result import (
     TextResult,
     TextUnderEdit,
 )
-from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened, text_scores
+from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened
 from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, alike, by_edit, complete, kind_of, place_of_edit, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, alike, kind_of, place_of_edit, text_of
 from lesion.tasks.item_clusters import Shared, shared
 from lesion.tasks.judges.judge import stands
 from lesion.tasks.task import TRUNCATED
@@ -185,8 +185,8 @@ class _Task:
         p-values are corrected over all `tests` of the finished study: an edit that is still missing answers counts.
         """
         level, chance = self.study.level, self.chance
-        right, gold = _right(baseline), self.items.set_index("item")["gold"]
-        after = [_right(frame) for frame in answered.values()]
+        right, gold = verdicts(baseline), self.items.set_index("item")["gold"]
+        after = [verdicts(frame) for frame in answered.values()]
         ended = right & ~baseline["finish"].isin(TRUNCATED).to_numpy()
         stated = [_stated(frame, gold, ended & ~now) for frame, now in zip(answered.values(), after, strict=True)]
         tested_drops = drops(right, after, tests, level, chance, stated=stated)
@@ -249,7 +249,7 @@ class _Task:
                 Cell(
                     **dict(_scores(edited, level, stopped=True)),
                     **place_of_edit(edit, self.task),
-                    drop=Estimate.of(confidence_sequence(_right(unedited), _right(edited), 1 - level)),
+                    drop=Estimate.of(confidence_sequence(verdicts(unedited), verdicts(edited), 1 - level)),
                     decided=decisions[self.task, text],
                     baseline=_scores(unedited, level, stopped=True),
                 )
@@ -276,13 +276,9 @@ def _stated(frame: pd.DataFrame, gold: pd.Series, lost: Right) -> int:
     return sum(stands(text, str(right)) for text, right in zip(cut["text"], gold.loc[cut.index], strict=True))
 
 
-def _right(frame: pd.DataFrame) -> Right:
-    return frame["correct"].to_numpy(dtype=bool)
-
-
 def _scores(frame: pd.DataFrame, level: float, *, stopped: bool = False) -> Scores:
     """Accuracy with Wilson's interval, or where evaluation stopped with a confidence sequence, and rates."""
-    right = _right(frame)
+    right = verdicts(frame)
     share = accuracy(right, level)
     if stopped:
         # Right minus wrong is 1 or −1, with the mean 2p − 1 for an accuracy of p.
@@ -377,9 +373,7 @@ def _contrast(
     texts = [[text_of(each, task) for each in edits] for _, edits in pair]
     if any(text not in frames for of_kind in texts for text in of_kind):
         return None
-    first_right, second_right = (
-        np.array([frames[text]["correct"].to_numpy(dtype=bool) for text in of_kind]) for of_kind in texts
-    )
+    first_right, second_right = (np.array([verdicts(frames[text]) for text in of_kind]) for of_kind in texts)
     counts = len(second_right) * first_right.sum(0).astype(int), len(first_right) * second_right.sum(0).astype(int)
     difference = Estimate(value=float(first_right.mean() - second_right.mean()))
     if len(first_right) == len(second_right) == 1:
@@ -412,10 +406,10 @@ def text_result(
     if unedited is None:
         return None
     tokens = unedited["tokens"].to_numpy(dtype=np.int64)
-    before = text_scores(unedited)
+    before = first_scores(unedited)
     cells: list[TextUnderEdit] = []
     for kind in alike(edits, "unit", "factor"):
-        after = {edit: text_scores(frames[text]) for edit in kind if (text := text_of(edit, task)) in frames}
+        after = {edit: first_scores(frames[text]) for edit in kind if (text := text_of(edit, task)) in frames}
         of_kind = [
             TextUnderEdit(
                 **place_of_edit(edit, task),

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pandas as pd
-
 from lesion.edits.edit import Scale
 from lesion.edits.place import UNITS, Part, Unit, address
 from lesion.edits.replace import place_of
@@ -189,14 +187,3 @@ def alike(every: Iterable[T], *names: str) -> list[list[T]]:
     for each in every:
         groups.setdefault(attrgetter(*names)(each), []).append(each)
     return list(groups.values())
-
-
-def by_edit(answers: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The answers to one task under each edit, indexed by item."""
-    return {str(edit): frame.set_index("item") for edit, frame in answers.groupby("edit", sort=False)}
-
-
-def complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """The answers to these items, in this order, of each edit that has them all; none without items."""
-    frames = by_edit(answers) if items else {}
-    return {edit: frame.loc[list(items)] for edit, frame in frames.items() if set(items) <= set(frame.index)}

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from lesion.core.clustered_intervals import Sharing
+from lesion.core.rates import verdicts
 from lesion.core.values import with_corrected
 from lesion.errors import UsageError
 from lesion.report import wording
@@ -268,7 +269,7 @@ def unedited_verdicts(task: str, sources: Sequence[Source], items: Sequence[str]
 
 def right(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:
     """[items] whether each answer is right."""
-    return rows["correct"].to_numpy(dtype=bool)[rows.index.get_indexer(pd.Index(list(items)))]
+    return verdicts(rows)[rows.index.get_indexer(pd.Index(list(items)))]
 
 
 def values(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:

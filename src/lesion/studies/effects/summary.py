@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from scipy.stats import rankdata, ttest_1samp
 
 from lesion.activations.readout import EXACT
+from lesion.core.rates import complete, verdicts
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Scale
 from lesion.edits.place import Unit
@@ -23,7 +24,6 @@ from lesion.report.values import Estimate
 from lesion.statistics.agreement import DRAWS, permutation_p, profile, rank_correlation
 from lesion.statistics.paired import holm, sign_flips, wilson
 from lesion.studies.ablation.result import read_finished
-from lesion.studies.ablation.sweep import complete
 from lesion.studies.effects.measurement import ClassSums, Measured
 from lesion.studies.effects.result import (
     ClassBaseline,
@@ -392,7 +392,7 @@ class Drops:
         names = [str(BASELINE), *map(str, edits)]
         if not baseline or any(name not in frames for name in names):
             return None
-        return np.stack([frames[name]["correct"].to_numpy(dtype=bool) for name in names])
+        return np.stack([verdicts(frames[name]) for name in names])
 
 
 def _units(study: EffectsStudy, edits: Sequence[Scale]) -> list[Unit]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lesion.core.rates import approximate, rates
+from lesion.core.rates import approximate, rates, verdicts
 from lesion.edits.edit import BASELINE, Edit, composed
 from lesion.edits.text import parse
 from lesion.report.rows import Endings
@@ -128,7 +128,7 @@ class Answers:
             if self._study.measure == "gold":
                 self._values[key] = np.array([scores[0] for scores in frame["scores"]], dtype=np.float64)
             else:
-                self._values[key] = frame["correct"].to_numpy(dtype=bool)
+                self._values[key] = verdicts(frame)
         return self._values[key]
 
     def all_values(self, task: str) -> np.ndarray:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from lesion.core.apart import chosen_and_tested
 from lesion.core.clustered_intervals import OverClusters, Sharing
-from lesion.core.rates import approximate, rates
+from lesion.core.rates import approximate, complete, first_scores, rates, verdicts
 from lesion.core.store import Store
 from lesion.core.values import read_summary, summary_kind
 from lesion.edits.edit import BASELINE, MatchedIn
@@ -63,6 +63,11 @@ class _Answers:
     tokens: Int[np.ndarray, " items"]
     rates: Rates
 
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> _Answers:
+        """Those of a frame."""
+        return cls(verdicts(rows), first_scores(rows), rows["tokens"].to_numpy(dtype=np.int64), Rates(**rates(rows)))
+
 
 @dataclass(frozen=True)
 class _Task:
@@ -94,16 +99,18 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
     """The numbers of an evaluation, as far as it has got; a task without a whole baseline is left out with a note."""
     notes = list(plan.notes)
     tasks = []
-    complete: dict[str, _Task] = {}
+    answered: dict[str, _Task] = {}
     for name, kind in plan.tasks.items():
         own, scored = items[items["task"] == name], kind == "score"
         drawn, of_items = list(own["item"]), None if scored else shared(name, own)
         asked = [Item(*each, "") for each in zip(drawn, own.get("question", own["item"]), strict=True)]
-        task = _Task(name, plan.level, _complete(answers[answers["task"] == name], drawn), scored, of_items, asked)
+        frames = complete(answers[answers["task"] == name], drawn)
+        by_edit = {edit: _Answers.of(rows) for edit, rows in frames.items()}
+        task = _Task(name, plan.level, by_edit, scored, of_items, asked)
         if str(BASELINE) not in task.by_edit:
             notes.append(f"{plan.model} has not answered all items of {name} without an edit yet.")
             continue
-        complete[name] = task
+        answered[name] = task
         if missing := ", ".join(edit.name for edit in plan.tried if edit.edit not in task.by_edit):
             left_out = f"{name}: left out, not all items being answered: {missing}"
             notes.append(f"{left_out}; evaluate again with every edit wanted.")
@@ -113,8 +120,8 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
         about: dict[str, Any] = {"role": plan.role(name), "kind": kind, "chance": plan.chance.get(name)}
         about |= {"items": len(drawn), "baseline": base, "cells": cells, "shared": Sharing.of(of_items)}
         tasks.append(EvaluatedTask(name=name, **about))
-    choice = _choice(plan, complete)
-    if plan.validation is not None and choice is None and len(complete) == len(plan.tasks):
+    choice = _choice(plan, answered)
+    if plan.validation is not None and choice is None and len(answered) == len(plan.tasks):
         notes.append(
             "No edit is chosen: that needs a task known to be the skill (--skill), two of its items that ask different"
             " things, and an edit answered in full."
@@ -124,26 +131,10 @@ def summarise(plan: EvaluationPlan, answers: pd.DataFrame, items: pd.DataFrame) 
         dtype=plan.dtype,
         edits=plan.edits,
         tasks=tuple(tasks),
-        selectivity=tuple(_selectivity(plan, complete)),
+        selectivity=tuple(_selectivity(plan, answered)),
         choice=choice,
         notes=tuple(notes),
     )
-
-
-def _complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, _Answers]:
-    complete = {}
-    for edit, frame in answers.groupby("edit", sort=False):
-        by_item = frame.set_index("item")
-        if not items or not set(items) <= set(by_item.index):
-            continue
-        rows = by_item.loc[list(items)]
-        complete[str(edit)] = _Answers(
-            right=rows["correct"].to_numpy(dtype=bool),
-            scores=np.array([s[0] if len(s) else math.nan for s in rows["scores"]], dtype=np.float64),
-            tokens=rows["tokens"].to_numpy(dtype=np.int64),
-            rates=Rates(**rates(rows)),
-        )
-    return complete
 
 
 def _cells(plan: EvaluationPlan, task: _Task) -> Iterator[TaskUnderEdit]:
@@ -205,17 +196,17 @@ def _random(task: _Task, edit: EditedModel, kind: MatchedIn, drawn: Sequence[_An
     return RandomControls(draws=len(drawn), mean=mean, **ends, drop=drop, beyond=Estimate.of(beyond), matched_in=kind)
 
 
-def _with_skill(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> tuple[_Task, list[_Task]] | None:
+def _with_skill(plan: EvaluationPlan, answered: Mapping[str, _Task]) -> tuple[_Task, list[_Task]] | None:
     """The skill and the controls that are answered; None where the skill has no accuracy yet."""
-    skill = complete.get(plan.skill or "")
+    skill = answered.get(plan.skill or "")
     if skill is None or skill.scored:
         return None
-    return skill, [task for task in complete.values() if task is not skill and not task.scored]
+    return skill, [task for task in answered.values() if task is not skill and not task.scored]
 
 
-def _selectivity(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> list[Selectivity]:
+def _selectivity(plan: EvaluationPlan, answered: Mapping[str, _Task]) -> list[Selectivity]:
     """The drop on the skill minus the drop on every control, for every edit and random control."""
-    if (tasks := _with_skill(plan, complete)) is None:
+    if (tasks := _with_skill(plan, answered)) is None:
         return []
     skill, controls = tasks
     return [
@@ -231,10 +222,10 @@ def _selectivity(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> list[Se
     ]
 
 
-def _choice(plan: EvaluationPlan, complete: Mapping[str, _Task]) -> ChosenEdit | None:
+def _choice(plan: EvaluationPlan, answered: Mapping[str, _Task]) -> ChosenEdit | None:
     """The edit that the validation items choose, and what the test items say of it."""
     share = plan.validation
-    if share is None or (tasks := _with_skill(plan, complete)) is None:
+    if share is None or (tasks := _with_skill(plan, answered)) is None:
         return None
     skill, controls = tasks
     several = [task for task in (skill, *controls) if len(task.items) > 1]  # one item is not two parts

@@ -17,7 +17,7 @@ from jaxtyping import Bool
 
 from lesion.atomic import keep
 from lesion.core.layers import canonical_layers
-from lesion.core.rates import approximate, rates
+from lesion.core.rates import approximate, rates, verdicts
 from lesion.core.run import Evaluation, Pending, Run
 from lesion.core.store import refuse_another
 from lesion.core.study_file import TaskChoice
@@ -242,7 +242,7 @@ class _Work:
 
         def held_out(rate: float, seed: int) -> float:
             trained = self.done[self.cells[name, rate, seed]].fingerprint
-            return float(_right(self._answers(trained, self.data.choice, self.data.validation)).mean())
+            return float(verdicts(self._answers(trained, self.data.choice, self.data.validation)).mean())
 
         accuracy = {rate: [held_out(rate, seed) for seed in self.study.seeds] for rate in rates}
         return max(rates, key=lambda rate: (round(float(np.mean(accuracy[rate])), 12), -rate)), accuracy
@@ -264,8 +264,8 @@ class _Work:
             for name, of_name in tasks.items():
                 trained = [self.done[self.cells[name, rates[name][0], seed]] for seed in study.seeds]
                 frames = [self._answers(cell.fingerprint, choice, items) for cell in trained]
-                right[choice][name] = own = np.stack([_right(frame) for frame in frames])
-                change = crossed(own, np.repeat(_right(before)[None], len(frames), axis=0), study.level)
+                right[choice][name] = own = np.stack([verdicts(frame) for frame in frames])
+                change = crossed(own, np.repeat(verdicts(before)[None], len(frames), axis=0), study.level)
                 seeds = [accuracy(frame, study.level) for frame in frames]
                 about = {"task": choice.name, "items": len(items), "accuracy": own.mean(), "seeds": seeds}
                 of_name.append(Tuned(**about, change=Change(**vars(change))))
@@ -364,8 +364,4 @@ def decide(gain: Change, main: Difference, full: Change | None) -> Verdict:
 
 def accuracy(answers: pd.DataFrame, level: float) -> Accuracy:
     """The share of right answers with its interval, and how the answers ended."""
-    return Accuracy(**vars(paired.accuracy(_right(answers), level)), **rates(answers))
-
-
-def _right(answers: pd.DataFrame) -> Bool[np.ndarray, " items"]:
-    return answers["correct"].to_numpy(dtype=bool)
+    return Accuracy(**vars(paired.accuracy(verdicts(answers), level)), **rates(answers))

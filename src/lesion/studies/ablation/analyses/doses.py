@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from lesion.core.rates import by_edit, verdicts
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
 from lesion.report import wording
@@ -17,7 +18,7 @@ from lesion.report.values import SHARE, Estimate, Form, Number, plain
 from lesion.statistics.half_dose import DRAWS, half_dose, half_dose_interval
 from lesion.studies.ablation.cell import Curve, Labels
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import alike, by_edit
+from lesion.studies.ablation.sweep import alike
 
 FEWEST = 3
 """So many factors beside 1 make a curve."""
@@ -84,10 +85,10 @@ def rows(curves: Sequence[Curve], material: Material) -> Iterator[HalfRow]:
         half = float(half_dose(np.array([accuracy]), left, factors, chance)[0])
         ends: dict[str, float | None] = {}
         if frames and below:
-            unedited = frames[str(BASELINE)]["correct"].astype(bool)
-            right = np.stack([frames[cell.edit].loc[unedited.index, "correct"].to_numpy(dtype=bool) for cell in below])
+            unedited = frames[str(BASELINE)]
+            right = np.stack([verdicts(frames[cell.edit].loc[unedited.index]) for cell in below])
             how = (factors, study.level, study.seed)
-            ends = vars(half_dose_interval(unedited.to_numpy(), right, *how, chance=chance))
+            ends = vars(half_dose_interval(verdicts(unedited), right, *how, chance=chance))
         yield HalfRow(
             **dict(first.labels), unit=first.unit, layer=layer,
             accuracies={f"accuracy at {cell.factor:g}": cell.accuracy.value for cell in cells},

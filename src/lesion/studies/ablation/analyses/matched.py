@@ -15,6 +15,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
+from lesion.core.rates import by_edit, verdicts
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import Unit
 from lesion.report import wording
@@ -29,7 +30,7 @@ from lesion.statistics.paired import holm, paired_drop
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.cell import Cell, Curve, places, plural
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import Factor, alike, by_edit
+from lesion.studies.ablation.sweep import Factor, alike
 from lesion.tasks.wrapped import gold_name
 
 CALIPER = 0.5
@@ -111,7 +112,7 @@ def _known(answers: pd.DataFrame, task: str) -> dict[str, float]:
     if unedited is None or "scores" not in answers:
         return {}
     golds = by_edit(answers[answers["task"] == gold_name(task)]).get(str(BASELINE))
-    right = unedited.index[unedited["correct"].astype(bool)]
+    right = unedited.index[verdicts(unedited)]
     if golds is not None:
         scores = {item: golds.loc[item, "scores"] for item in right if item in golds.index}
     elif unedited["tokens"].eq(0).all() or not unedited["scores"].map(len).eq(2).all():
@@ -145,7 +146,7 @@ def _matched(
     for at, (curve, side) in enumerate(zip((skill, other), sides, strict=True)):
         items = [list(side)[place] for place in alike_items[:, at]]
         frames = by_edit(answers[answers["task"] == curve.task])
-        edited.append([frames[pair[at].edit].loc[items, "correct"].to_numpy(dtype=bool) for pair in cells])
+        edited.append([verdicts(frames[pair[at].edit].loc[items]) for pair in cells])
     right = np.ones(count, dtype=bool)
     harmed = holm([p_critical(pairs(right, own), chance=skill.result.guessing) for own in edited[0]])
     kept = holm([p_spared(pairs(right, own), chance=other.result.guessing) for own in edited[1]])
