@@ -18,7 +18,6 @@ def sleep_while_waiting() -> None:
     thread that they wait for (`benchmarks/busy.py`). OpenMP reads this once, when torch is imported. How many threads
     there are stays as it is: sums of another number of threads are rounded in another order.
     """
-    # Torch imports this package too, for its entry point: a program that does not use lesion is left alone.
     if "torch" not in sys.modules and not any(name in os.environ for name in CHOSEN):
         # GNU's OpenMP obeys the second, others the first.
         os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": _SPINS}

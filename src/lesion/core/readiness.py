@@ -9,7 +9,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -181,13 +181,20 @@ def examine(
 ) -> CheckedTask:
     """A task as a model is asked it, with what the other prompt style makes of the same questions."""
     watcher = watcher or Silent()
-    evaluated = _ask(study, chosen, model, engine, choice, task, items, watcher)
+
+    def asked(put: TaskChoice) -> _Asked:
+        cells, kept = pending_cells(study, chosen, model, {put: task}, {put: items}, ()), _Kept()
+        for rows in answer_cells(engine, model, chosen.name, cells, kept):
+            watcher.answered(len(rows))
+        by_item = {row.item: row for row in kept.rows}
+        return _Asked(tuple(cells.values()), [by_item[item.id] for item in items])
+
+    evaluated = asked(choice)
     for note in prompt_notes(model, evaluated.cells):
         watcher.note(note)
     name, other = other_style(model, task, evaluated.style), None
     if name:
-        put = choice.model_copy(update={"prompt_style": name})
-        other = _ask(study, chosen, model, engine, put, task, items, watcher)
+        other = asked(choice.model_copy(update={"prompt_style": name}))
     count, odd = len(evaluated.answers), evaluated.odd
     low, high = wilson(evaluated.right, count, study.level)
     pairs = [*zip(evaluated.cells, evaluated.answers, strict=True)]
@@ -258,24 +265,6 @@ def _contains(task: str) -> str:
     if task.startswith(GIVEN):
         return '"judge": "contains" in the questions'
     return f"--task {shlex.quote(f'{task}?judge=contains')}"
-
-
-def _ask(
-    study: Questions,
-    chosen: ModelChoice,
-    model: Model,
-    engine: Engine,
-    choice: TaskChoice,
-    task: Task,
-    items: Sequence[Item],
-    watcher: Watcher,
-) -> _Asked:
-    cells = pending_cells(study, chosen, model, {choice: task}, {choice: items}, ())
-    kept = _Kept()
-    for rows in answer_cells(engine, model, chosen.name, cells, kept):
-        watcher.answered(len(rows))
-    by_item: Mapping[str, StoredAnswer] = {row.item: row for row in kept.rows}
-    return _Asked(tuple(cells.values()), [by_item[item.id] for item in items])
 
 
 def _sent(model: Model, prompt: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MULTIMODAL_LM_MAPPING
 from transformers.utils import cached_file
 
@@ -29,7 +29,6 @@ from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import INDEX, files, header, listing, refuse_packed, with_index
-from lesion.models.tokenizer import read_tokenizer
 from lesion.plain import short
 from lesion.threads import warn_of_spinning
 
@@ -43,6 +42,9 @@ DTYPES = {
     **dict.fromkeys(("bfloat16", "bf16"), torch.bfloat16),
     **dict.fromkeys(("float16", "fp16"), torch.float16),
 }
+
+PROBE = "Hello there,  wide World! It's 12+34=46.\n\n\tNaïve “quotes” — (3/4) of $1,200.\n"
+"""A text that tokenizers of other rules cut otherwise."""
 
 
 @validated
@@ -401,3 +403,37 @@ def refuse_foreign_tokenizer(tokenizer: PreTrainedTokenizerBase, network: PreTra
             f"The tokenizer of {short(typed, 200)} has {words:,} tokens, and the model's embedding {rows:,} rows: it is"
             " the tokenizer of another model. Save the model's own tokenizer into its folder."
         )
+
+
+def read_tokenizer(
+    place: str, *, revision: str | None = None, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder or hub id, as it came: no token is added.
+
+    For some architectures (`qwen2` is one) transformers builds the tokenizer of the architecture out of the
+    checkpoint's vocabulary, whatever rules stand in tokenizer.json, and may lose characters. So both read a probe, and
+    where they disagree, the file counts.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(place, revision=revision, trust_remote_code=trust_remote_code)
+    file = cached_file(
+        place,
+        "tokenizer.json",
+        revision=revision,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if file is None:
+        if len(tokenizer) <= len(tokenizer.all_special_ids):
+            # Where no file is there, transformers makes some architectures a tokenizer that knows no words.
+            raise ValueError("there are no words in its vocabulary")
+        return tokenizer
+    own = Tokenizer.from_file(file)
+    # A file may come with a maximum length or padding of its own, which is not about rules.
+    own.no_truncation()
+    own.no_padding()
+    if own.encode(PROBE, add_special_tokens=False).ids == list(tokenizer(PROBE, add_special_tokens=False)["input_ids"]):
+        return tokenizer
+    return PreTrainedTokenizerFast.from_pretrained(place, revision=revision, trust_remote_code=trust_remote_code)

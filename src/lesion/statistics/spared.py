@@ -8,6 +8,8 @@ Blackwelder 2002). Where the baseline has few items right it cannot be rejected.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from lesion.statistics.critical import Pairs, exact_p
 from lesion.statistics.down_to_chance import p_down_to_chance
 from lesion.statistics.paired import ALPHA
@@ -36,3 +38,15 @@ def rule(share: float = SPARED, alpha: float = ALPHA) -> str:
         f"A place spares a task when its edit takes less than {100 * share:g} % of its accuracy above guessing: an"
         f" exact paired test rejects a loss of {100 * share:g} % or more, with p corrected likewise, at most {alpha:g}."
     )
+
+
+Outcome = Literal["critical", "spared", "cannot be told"]
+
+
+def outcome(*, critical: bool, spared: bool) -> Outcome:
+    """The outcome of the two tests, each corrected over the family.
+
+    That a test did not reject says nothing, so there is no outcome "not critical": where too little is lost to be
+    critical, the task is spared, or the items are too few to tell.
+    """
+    return "critical" if critical else "spared" if spared else "cannot be told"

@@ -16,8 +16,8 @@ from lesion.report import wording
 from lesion.report.rows import Endings, Record, Row, column, derived
 from lesion.report.values import POINTS, SHARE, Estimate, Number, Value, decimals
 from lesion.statistics.detectable import near_guessing
-from lesion.statistics.outcome import Outcome, outcome
 from lesion.statistics.sequential_families import Decision
+from lesion.statistics.spared import Outcome, outcome
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.sweep import Factor, Replacement, is_inner
 
