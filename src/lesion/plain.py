@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
 
 # Zero width joiners are parts of ordinary words and of emoji; every other control or format character is escaped.
 _KEPT = {"\u200c", "\u200d"}
@@ -33,6 +34,11 @@ def unruly(text: str) -> bool:
 def layout(text: str) -> str:
     """The text with its line breaks and tabs, and everything else escaped as `plain` does."""
     return "".join(piece if piece in "\n\t" else plain(piece) for piece in re.split(r"([\n\t])", text))
+
+
+def some(names: Sequence[str], limit: int = 3) -> str:
+    """The first of several names, and how many there are more."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
 
 
 def short(value: object, limit: int = 80) -> str:

@@ -12,7 +12,7 @@ from lesion.edits.edit import BASELINE, EditLike, ReadEdit, as_edit, path_of
 from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.edits.text import parse, simplified
 from lesion.errors import UsageError, nearest
-from lesion.plain import short
+from lesion.plain import short, some
 
 SAME = ["model_name", "task", "item", "decoding", "prompt_style"]
 """What an answer and the one that it is compared with have in common."""
@@ -69,9 +69,8 @@ def _stored(edit: EditLike, known: Sequence[str]) -> str:
     text = next((text for text in known if text in wanted), None)
     text = text or next((text for text in known if wanted & _spellings(text)), None)
     if text is None:
-        more = f" and {len(known) - MOST_NAMED:,} more" if len(known) > MOST_NAMED else ""
         typed = short(str(edit.path if isinstance(edit, ReadEdit) else edit))
-        raise UsageError(f"The study has no edit '{typed}'; it has {', '.join(known[:MOST_NAMED])}{more}.")
+        raise UsageError(f"The study has no edit '{typed}'; it has {some(known, MOST_NAMED)}.")
     return text
 
 

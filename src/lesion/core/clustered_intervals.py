@@ -22,7 +22,6 @@ MATERIAL = 1.1
 """Half of the intervals have to be so many times as wide over clusters as over items to be worth a sentence."""
 FEWEST = 5
 """With fewer clusters an interval over them says hardly anything: Student's quantile is 3.2 and more."""
-COLUMNS = ("drop_low_clustered", "drop_high_clustered", "design_effect", "clusters")
 C = TypeVar("C", bound="OverClusters")
 
 
@@ -72,11 +71,6 @@ class Sharing(Value):
 
 ClusteredTask: TypeAlias = tuple[str, int, Sharing | None, Sequence[OverClusters | None]]
 """A task, how many items it has, what they share, and its intervals over clusters."""
-
-
-def columns(of: OverClusters | None) -> dict[str, float | str | None]:
-    """The `COLUMNS` of one drop; empty where it has no interval over clusters."""
-    return {} if of is None else dict(zip(COLUMNS, (of.low, of.high, of.design, of.clusters), strict=True))
 
 
 @rule

@@ -129,6 +129,16 @@ class Run:
             self.watcher.note(model.complaint(chosen.name))
         return model
 
+    def unloaded(self, study: Questions, tasks: Mapping[TaskChoice, Task] | None = None) -> Iterator[ModelChoice]:
+        """The models that are still to be loaded, refused where the study's prompts cannot be put to them.
+
+        So what is wrong with a later model is said before the first one works for hours. `tasks` as of `load`.
+        """
+        for chosen in study.chosen_models:
+            if chosen.name not in self.loaded:
+                refuse_unfit_styles(study, chosen, tasks, trust_remote_code=self.trusts_code)
+                yield chosen
+
     @contextmanager
     def evaluation(
         self,

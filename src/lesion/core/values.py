@@ -52,6 +52,13 @@ class Summary(Value):
         keep(path, text)
 
 
+class ModelAndTask(Row):
+    """Which model and task a line is about."""
+
+    model: str = column("Model", label=True)
+    task: str = column("Task", label=True)
+
+
 class RankAgreement(Row):
     """How a cheap measure orders the places of one unit, beside drops of accuracy (`statistics.agreement`).
 

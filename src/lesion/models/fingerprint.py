@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lesion.plain import some
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -180,7 +182,6 @@ def complaint(broken: Sequence[NotFinite], model: str) -> str:
     """What is wrong with the weights of a model, as one sentence; empty where nothing is."""
     if not broken:
         return ""
-    more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
     what = "tensor" if len(broken) == 1 else "tensors"
-    named = ", ".join(map(str, broken[:NAMED]))
-    return f"{model} has {len(broken)} {what} with values that are not finite: {named}{more}."
+    named = some(list(map(str, broken)), NAMED)
+    return f"{model} has {len(broken)} {what} with values that are not finite: {named}."

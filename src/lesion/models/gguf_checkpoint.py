@@ -24,6 +24,7 @@ from lesion.errors import LesionError
 from lesion.files import cache_folder, reason
 from lesion.models.gguf import Header, read_header, read_tensor
 from lesion.models.source import Source, explained, refuse_unsuited
+from lesion.plain import some
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -271,10 +272,9 @@ def refuse_unread(network: PreTrainedModel, header: Header) -> None:
     known = {*get_gguf_hf_weights_map(network, processor), *ROTARY_TENSORS, "output.weight"}
     unread = [t.name for t in header.tensors if not {t.name, t.name.removesuffix(".weight")} & known]  # experts: no end
     if unread:
-        more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
         raise LesionError(
             f"{header.path} has tensors that transformers' {config_name(network.config)} has no place for: "
-            f"{', '.join(unread[:3])}{more}. Without them it is another model: {_INSTEAD}."
+            f"{some(unread)}. Without them it is another model: {_INSTEAD}."
         )
 
 

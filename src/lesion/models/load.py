@@ -22,14 +22,14 @@ from lesion.models.anatomy import dissect
 from lesion.models.fingerprint import fingerprint, not_finite, surroundings
 from lesion.models.gguf_checkpoint import as_folder, storage_of
 from lesion.models.model import Model as Model
-from lesion.models.model import Origin, some
+from lesion.models.model import Origin
 from lesion.models.names import device_of, refuse_dtype
 from lesion.models.owner import refuse_edited
 from lesion.models.quantised import ORIGINAL, Quantisation, hushed, quantisation
 from lesion.models.quiet import quiet
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import INDEX, files, header, listing, refuse_packed, with_index
-from lesion.plain import short
+from lesion.plain import short, some
 from lesion.threads import warn_of_spinning
 
 if TYPE_CHECKING:

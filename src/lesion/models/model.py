@@ -19,6 +19,7 @@ from lesion.models.fingerprint import NotFinite, complaint
 from lesion.models.matrices import weights_in
 from lesion.models.owner import watch
 from lesion.models.quantised import FULL_PRECISION, Quantisation
+from lesion.plain import some
 from lesion.reprs import described
 
 if TYPE_CHECKING:  # their libraries take seconds to load
@@ -247,8 +248,3 @@ def in_short(count: int) -> str:
 
 
 _POWERS = ((10**9, "B"), (10**6, "M"), (10**3, "k"))
-
-
-def some(names: Sequence[str], limit: int = 3) -> str:
-    """The first of several names, and how many there are more."""
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

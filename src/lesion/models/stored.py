@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from lesion.errors import LesionError
 from lesion.files import read_object
+from lesion.plain import some
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -113,8 +114,7 @@ def _without_index(folder: Path, name: str) -> tuple[str, ...]:
     shards = tuple(f"{stem}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1))
     if missing := [shard for shard in shards if shard not in there]:
         raise LesionError(
-            f"The folder {name} has {len(numbers)} of {count} shards; missing: {', '.join(missing[:3])}"
-            f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}. Download the rest."
+            f"The folder {name} has {len(numbers)} of {count} shards; missing: {some(missing)}. Download the rest."
         )
     return shards
 

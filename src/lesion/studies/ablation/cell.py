@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from lesion.core.clustered_intervals import OverClusters
+from lesion.core.values import ModelAndTask
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Part, Unit
 from lesion.edits.units import scaling
@@ -33,11 +34,9 @@ def verdict_text(outcome: Outcome | None) -> str:
     return {"critical": "● critical", "spared": "○ spared"}.get(outcome or "", outcome or "")
 
 
-class Labels(Row):
+class Labels(ModelAndTask):
     """Which model and task a line of a layer study is about; `blocks` of the model, where it matters."""
 
-    model: str = column("Model", label=True)
-    task: str = column("Task", label=True)
     blocks: int | None = None
 
 

@@ -12,7 +12,6 @@ from lesion.core.cached_answers import gold_of, gold_tasks
 from lesion.core.database import FILE
 from lesion.core.inference import PendingAnswer, answer_cells, as_mathematics, prompt_digest
 from lesion.core.layers import parse_layers
-from lesion.core.preflight import refuse_unfit_styles
 from lesion.core.row import StoredAnswer, answer_key
 from lesion.core.run import Evaluation, Pending, Run, refuse_scored
 from lesion.core.store import Store
@@ -313,11 +312,7 @@ def _evaluate(study: Study, sweep: ModelSweep) -> None:
 
 
 def _look_ahead(study: Study, run: Run) -> None:
-    """What is wrong with a later model is said before the first one works for hours."""
-    for chosen in study.models[1:]:
-        if chosen.name in run.loaded:
-            continue
-        refuse_unfit_styles(study, chosen, trust_remote_code=run.trusts_code)
+    for chosen in run.unloaded(study):
         blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             parse_layers(study.edits.layers, blocks, chosen.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lesion.core.preflight import refuse_unfit_styles
 from lesion.core.rates import approximate
 from lesion.core.run import Evaluation, Run
 from lesion.core.store import refuse_another, study_there
@@ -64,12 +63,10 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
 
 
 def _look_ahead(study: DriftStudy, run: Run) -> None:
-    """What is wrong with a later model is told before the first one works for hours."""
-    for chosen in (each for each in study.models if each.name not in run.loaded):
+    for chosen in run.unloaded(study.questions()):
         blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             drift_summary.between(study, blocks, None, chosen.name)
-        refuse_unfit_styles(study.questions(), chosen, trust_remote_code=run.trusts_code)
 
 
 def _model(

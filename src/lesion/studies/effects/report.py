@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from lesion.core.options import asking
 from lesion.core.result import StudyResult, progress_line
+from lesion.core.values import ModelAndTask
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded
 from lesion.report.checks import FEW, untried
@@ -27,7 +28,6 @@ from lesion.studies.effects.result import (
     Effect,
     EffectsSummary,
     LensLayer,
-    ModelAndTask,
     ScreenAgreement,
     TaskEffects,
     UnitEffects,

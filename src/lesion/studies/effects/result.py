@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from lesion.core.values import RankAgreement, Summary
+from lesion.core.values import ModelAndTask, RankAgreement, Summary
 from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.rows import Row, column, derived
@@ -30,13 +30,6 @@ LOGITS, NATS_PER_TOKEN = decimals(2, "logits"), decimals(2, "nats")
 def unit_text(unit: str | None) -> str:
     """A kind of place as it is written."""
     return wording.DASH if unit is None else wording.UNIT_NAMES[unit]
-
-
-class ModelAndTask(Row):
-    """What tells the lines of a study of effects apart."""
-
-    model: str = column("Model", label=True)
-    task: str = column("Task", label=True)
 
 
 class LensLayer(Row):

@@ -8,7 +8,7 @@ from itertools import product
 
 from lesion.activations.readout import readout
 from lesion.core import cells
-from lesion.core.preflight import refuse_unfit_styles, refuse_unshared
+from lesion.core.preflight import refuse_unshared
 from lesion.core.run import Evaluation, Run, refuse_scored
 from lesion.core.study_file import ModelChoice
 from lesion.edits.edit import Scale
@@ -36,10 +36,8 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
     tasks = {choice: find(choice.name) for choice in study.tasks}
     refuse_scored(tasks, ", and no token of it is the right one; give tasks that have gold answers.")
     drops = None if study.study is None else read_drops(study)
-    for chosen in study.models:
-        if chosen.name not in run.loaded:
-            refuse_unfit_styles(questions, chosen, tasks, trust_remote_code=run.trusts_code)
-            refuse_unshared(chosen, "effects", trust_remote_code=run.trusts_code)
+    for chosen in run.unloaded(questions, tasks):
+        refuse_unshared(chosen, "effects", trust_remote_code=run.trusts_code)
     parts: list[TaskEffects] = []
     measured = 0
     with run.evaluation(questions, tasks=tasks, text=study.to_toml(), shared=study.basis()) as evaluation:

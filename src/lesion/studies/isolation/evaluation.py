@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from lesion.core import clustered_intervals
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.edits.edit import MatchedIn
 from lesion.plain import short
@@ -382,10 +381,7 @@ class Measured(UnderEdit, Rates):
     baseline_unclosed: Number = column(default=None)
     baseline_unparsed: Number = column(default=None)
     baseline_nonfinite: Number = column(default=None)
-    drop_low_clustered: Number = column(default=None)
-    drop_high_clustered: Number = column(default=None)
-    design_effect: Number = column(default=None)
-    clusters: int | None = column(default=None)
+    clustered: OverClusters | None = None
     by_share: str
     by_factor: str
     tried: bool
@@ -441,7 +437,7 @@ def _measured(evaluation: Evaluation, task: EvaluatedTask, cell: TaskUnderEdit, 
     under, reached = evaluation.name_of(cell.edit), edit.achieved
     if reached is not None and edit.factor is not None and abs(reached - edit.factor) > 1e-6:
         under += f" ({reached:.6g} reached)"
-    numbers: dict[str, Any] = dict(cell.rates) | clustered_intervals.columns(cell.clustered)
+    numbers: dict[str, Any] = dict(cell.rates)
     numbers |= {f"baseline_{name}": rate for name, rate in task.baseline.rates}
     if random := cell.random:
         numbers |= {
@@ -457,7 +453,14 @@ def _measured(evaluation: Evaluation, task: EvaluatedTask, cell: TaskUnderEdit, 
         numbers |= {"baseline": baseline, "accuracy": cell.result, "drop": cell.change}
     numbers |= task.model_dump(include={"role", "kind", "items", "chance"}) | _series(evaluation, edit)
     return Measured(
-        model=evaluation.model, task=task.name, edit=cell.edit, under=under, tried=edit.tried, drawn=drawn, **numbers
+        model=evaluation.model,
+        task=task.name,
+        edit=cell.edit,
+        under=under,
+        tried=edit.tried,
+        drawn=drawn,
+        clustered=cell.clustered,
+        **numbers,
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from typing_extensions import override
 
 from lesion.core.changes import changed
-from lesion.core.clustered_intervals import ClusteredTask, copied_questions, note
+from lesion.core.clustered_intervals import ClusteredTask, OverClusters, copied_questions, note
 from lesion.core.options import asking
 from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.core.store import Store
@@ -211,7 +211,8 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
     ]
     seldom = {name for name, bar in rates.items() if all((getattr(line, name) or 0) <= bar for line, _ in measured)}
     rows = Rows(
-        "evaluation", measured, (Measured, EditedModel), f"{evaluation.model} · edited",
+        "evaluation", [(line, line.clustered, edit) for line, edit in measured], (Measured, OverClusters, EditedModel),
+        f"{evaluation.model} · edited",
         "Beyond random: how much more the edit drops than the mean of its random controls; they and the rivals of"
         f" boosts have rows too. {note(clustered)}".rstrip(),
         marked="changed", only_marked="shown changes only", most="strength",

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from lesion.core.options import asking
 from lesion.core.result import StudyResult, progress_line
+from lesion.core.values import ModelAndTask
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Check, Prose
@@ -18,7 +19,7 @@ from lesion.report.marks import Map, Mark
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, subject
 from lesion.report.values import WHOLE_SHARE, decimals
-from lesion.studies.patching.result import HALF, Direction, Patched, PatchedCell, PatchedTask, PatchingSummary
+from lesion.studies.patching.result import HALF, Direction, PatchedCell, PatchedTask, PatchingSummary
 from lesion.studies.patching.study import POSITIONS, Kind
 
 NAMED = 3
@@ -164,7 +165,7 @@ class PatchingResult(StudyResult[PatchingSummary]):
         own_claims = (*where_it_is_carried(tasks), *what_writes_it(tasks), *which_heads(tasks))
         names = wording.listed(list(dict.fromkeys(task.task for task in tasks)))
         records = [(task, cell) for task in tasks for cell in task.cells]
-        patches = Rows("patching", records, (Patched, PatchedCell), "Patches", most="size")
+        patches = Rows("patching", records, (ModelAndTask, PatchedCell), "Patches", most="size")
         pairs = Rows(
             "pairs", tasks, (PatchedTask,), "Pairs",
             "Clean, corrupted: mean logit difference, the clean prompt's answer minus the corrupted prompt's. Right:"

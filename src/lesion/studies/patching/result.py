@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from lesion.core.values import Summary
+from lesion.core.values import ModelAndTask, Summary
 from lesion.report.rows import Row, column, derived
 from lesion.report.values import NATS, SHARE, WHOLE_SHARE, Estimate, Value, decimals
 from lesion.studies.patching.study import Kind, PatchingStudy
@@ -22,13 +22,6 @@ PLACES: dict[Kind, str] = {
     "head": "What a head gives",
 }
 """Kinds of place as a heading names them."""
-
-
-class Patched(Row):
-    """What tells the lines of a patching study apart."""
-
-    model: str = column("Model", label=True)
-    task: str = column("Task", label=True)
 
 
 class PatchedCell(Row):
@@ -84,7 +77,7 @@ class Example(Value):
     answers: tuple[str, str]
 
 
-class PatchedTask(Patched):
+class PatchedTask(ModelAndTask):
     """One model on one task.
 
     Attributes:

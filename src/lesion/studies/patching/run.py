@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from lesion.core import cells
 from lesion.core.layers import parse_layers
 from lesion.core.lock import locked
-from lesion.core.preflight import refuse_unfit_styles, refuse_unshared
+from lesion.core.preflight import refuse_unshared
 from lesion.core.run import Run
 from lesion.core.store import refuse_another, study_there
 from lesion.core.study_file import ModelChoice, TaskChoice
@@ -36,10 +36,8 @@ def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
     items = run.drawn(questions, tasks)
     for choice, task in tasks.items():
         corruptions_of(task, items[choice][0])  # refused before any model is loaded
-    for chosen in study.models:
-        if chosen.name not in run.loaded:
-            refuse_unfit_styles(questions, chosen, tasks, trust_remote_code=run.trusts_code)
-            refuse_unshared(chosen, "patching", trust_remote_code=run.trusts_code)
+    for chosen in run.unloaded(questions, tasks):
+        refuse_unshared(chosen, "patching", trust_remote_code=run.trusts_code)
     refuse_another(run.folder, "patching study", study_there(PatchingSummary, run.folder), study)
     work = _Work(study, run)
     with locked(run.folder, "patching"):
