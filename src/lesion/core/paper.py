@@ -19,7 +19,7 @@ from lesion.atomic import keep
 from lesion.report import drawing, plots, theme, wording
 from lesion.report.blocks import Figure
 from lesion.report.drawing import Specification
-from lesion.report.figures import Specified, specify, still
+from lesion.report.figures import Specified, specify, still, whole
 
 if TYPE_CHECKING:
     from lesion.core.result import StudyResult
@@ -105,23 +105,12 @@ def _fitted(figure: Figure, target: float) -> tuple[float, str]:
 def _specified(figure: Figure, inner: float, height: int) -> Specification:
     merged: Specified = {}
     specify(figure, merged)
-    panels, legends = [], []
-    for panel in figure.panels:
-        charts = [_sized(_legible(merged[id(chart)], inner), inner) for chart in panel.charts]
-        if panel.title:
-            charts[0] = {**charts[0], "title": drawing.seen(panel.title)}
-        panels.append({"vconcat": charts, "spacing": 3} if len(charts) > 1 else charts[0])
-    drawn: Specification = (
-        panels[0] if len(panels) == 1 else {"concat": panels, "columns": figure.columns, "spacing": 8}
-    )
-    if figure.legend:
-        legends.append(drawing.specification(plots.legend(figure.legend, round(inner * figure.columns))))
-        drawn = {"vconcat": [drawn, still(legends[-1])], "spacing": 6}
-    charts = [*merged.values(), *legends]
-    datasets = {name: rows for chart in charts for name, rows in chart.get("datasets", {}).items()}
-    scales = dict.fromkeys(("color", "fill", "shape", "opacity", "size", "strokeDash", "strokeWidth"), "independent")
+    sized = {
+        chart: {**_sized(_legible(own, inner), inner), "datasets": own["datasets"]} for chart, own in merged.items()
+    }
+    drawn = whole(figure, sized, legend=inner * figure.columns, gaps=(3, 8, 6))
     small = {"labelFontSize": TYPE, "titleFontSize": TYPE, "titlePadding": 4, "labelPadding": 3}
-    config = theme.config()
+    config = drawn.pop("config")
     config["axis"] |= small
     config["axisX"] |= {"labelOverlap": "greedy"}
     config["axisY"] = {"tickCount": 5}
@@ -130,7 +119,7 @@ def _specified(figure: Figure, inner: float, height: int) -> Specification:
     config["text"] |= {"fontSize": TYPE}
     config["legend"] |= {"labelFontSize": TYPE, "titleFontSize": TYPE}
     config["padding"] = 0
-    return {**_typed(drawn), "resolve": {"scale": scales}, "datasets": datasets, "config": config}
+    return {**_typed(drawn), "config": config}
 
 
 def _legible(chart: Specification, width: float) -> Specification:

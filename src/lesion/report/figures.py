@@ -29,12 +29,21 @@ def specify(figure: Figure, specified: Specified) -> None:
                 _without_legends(specified[id(chart)])
 
 
-def whole(figure: Figure, specified: Specified, *, live: bool = False) -> Specification:
+def whole(
+    figure: Figure,
+    specified: Specified,
+    *,
+    live: bool = False,
+    legend: float | None = None,
+    gaps: tuple[int, int, int] = (4, 20, 14),
+) -> Specification:
     """All panels of a figure and its legend as one specification.
 
     Args:
         specified: the specifications of its charts, perhaps among others.
         live: whether numbers are shown on pointing, as in a notebook; else it is a still picture, for a file.
+        legend: how wide the legend is; by default as wide as the panels.
+        gaps: between charts of a panel, between panels, and above the legend.
     """
     part = _part if live else still
     panels: list[Specification] = []
@@ -46,13 +55,14 @@ def whole(figure: Figure, specified: Specified, *, live: bool = False) -> Specif
         charts = [part(chart) for chart in own]
         if panel.title:
             charts[0] = {**charts[0], "title": drawing.seen(panel.title)}
-        panels.append({"vconcat": charts, "spacing": 4, **_OWN_SCALES} if len(charts) > 1 else charts[0])
+        panels.append({"vconcat": charts, "spacing": gaps[0], **_OWN_SCALES} if len(charts) > 1 else charts[0])
         every += own
-    drawn = panels[0] if len(panels) == 1 else {"concat": panels, "columns": figure.columns, **_OWN_SCALES}
+    several = {"concat": panels, "columns": figure.columns, "spacing": gaps[1], **_OWN_SCALES}
+    drawn = panels[0] if len(panels) == 1 else several
     if figure.legend:
-        width = min(figure.columns, len(panels)) * (theme.WIDTH + 80)
-        every.append(drawing.specification(plots.legend(figure.legend, width)))
-        drawn = {"vconcat": [drawn, part(every[-1])], "spacing": 14, **_OWN_SCALES}
+        width = legend or min(figure.columns, len(panels)) * (theme.WIDTH + 80)
+        every.append(drawing.specification(plots.legend(figure.legend, round(width))))
+        drawn = {"vconcat": [drawn, part(every[-1])], "spacing": gaps[2], **_OWN_SCALES}
     data = {name: values for own in every for name, values in own.get("datasets", {}).items()}
     params = [param for own in every for param in own.get("params", ())] if live else []
     return {**drawn, **({"params": params} if params else {}), "datasets": data, "config": theme.config()}

@@ -351,6 +351,13 @@ def places(unit: Unit, layers: Sequence[int]) -> str:
     return f"{prefix}{wording.numbered('block', layers)}" * bool(layers)
 
 
+def critical_and_spared(unit: Unit, layers: Sequence[int], factor: Factor, skill: str, other: str) -> str:
+    """`blocks 2 and 5 are critical for sums and spare facts`."""
+    several = plural(unit, len(layers))
+    called = wording.called(False, 1 + several)
+    return f"{places(unit, layers)}{manner(factor)} {called} for {skill} and spare{'s' * (not several)} {other}"
+
+
 def named(cells: Sequence[Cell], most: int | None = None) -> str:
     """`blocks 0–2 and 5`; of parts `head 9.6`, `heads 9.6, 9.9 and 10.0`, and how many more than `most` there are."""
     unit = cells[0].unit

@@ -16,7 +16,7 @@ from lesion.report.claims import Claim, rule
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, derived
 from lesion.statistics.spared import rule as spared_rule
-from lesion.studies.ablation.cell import Curve, Place, manner, places, plural
+from lesion.studies.ablation.cell import Curve, Place, critical_and_spared
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor, alike
 
@@ -95,19 +95,13 @@ def come_apart(pairs: Sequence[Dissociation]) -> Iterable[Claim]:
     """
     for model in dict.fromkeys(pair.model for pair in pairs):
         for pair in [pair for pair in pairs if pair.model == model and pair.double][:MOST]:
+            ends = (pair.first_layers, pair.first, pair.second), (pair.second_layers, pair.second, pair.first)
+            either = [critical_and_spared(pair.unit, layers, pair.factor, *tasks) for layers, *tasks in ends]
             yield Claim(
                 (
                     f"{pair.first} and {pair.second} come apart in both directions.",
-                    _direction(pair, pair.first_layers, pair.first, pair.second),
-                    _direction(pair, pair.second_layers, pair.second, pair.first),
+                    *(f"{wording.capital(text)}." for text in either),
                 ),
                 (pair,),
                 model * (len({other.model for other in pairs}) > 1),
             )
-
-
-def _direction(pair: Dissociation, layers: Sequence[int], skill: str, other: str) -> str:
-    """`Block 13 is critical for sums and spares induction.`"""
-    several = plural(pair.unit, len(layers))
-    where = wording.capital(places(pair.unit, layers)) + manner(pair.factor)
-    return f"{where} {wording.called(False, 1 + several)} for {skill} and spare{'s' * (not several)} {other}."

@@ -28,7 +28,7 @@ from lesion.statistics.critical import critical, p_critical, pairs
 from lesion.statistics.matching import matched
 from lesion.statistics.paired import holm, paired_drop
 from lesion.statistics.spared import p_spared
-from lesion.studies.ablation.cell import Cell, Curve, places, plural
+from lesion.studies.ablation.cell import Cell, Curve, critical_and_spared
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import Factor, alike
 from lesion.tasks.wrapped import gold_name
@@ -199,11 +199,8 @@ def at_equal_difficulty(every: Sequence[Comparison]) -> Iterable[Claim]:
         if own:
             standing = [place.layer for place in own if place.stands]
             layers = standing or [place.layer for place in own]
-            several = plural(tasks.unit, len(layers))
-            spare = (
-                f"{wording.called(False, 1 + several)} for {tasks.skill} and spare{'s' * (not several)} {tasks.other}"
-            )
-            verdict = f"{'it is not shown that ' * (not standing)}{places(tasks.unit, layers)} {spare}"
+            stands = critical_and_spared(tasks.unit, layers, tasks.factor, tasks.skill, tasks.other)
+            verdict = f"{'it is not shown that ' * (not standing)}{stands}"
             best = max(own, key=lambda place: (place.stands, place.difference.value or 0.0))
             lost = f"{POINTS.text(best.lost.value)} of {tasks.skill} and {POINTS.text(best.other_lost.value)}"
             sentences = (
