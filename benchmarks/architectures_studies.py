@@ -22,7 +22,7 @@ from lesion.errors import LesionError
 from lesion.models.anatomy import Block
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
-from lesion.models.model import some
+from lesion.plain import some
 from lesion.studies.effects.measurement import Text, measure
 from lesion.studies.patching.passes import Pair, Patch, Place, patched, read
 from lesion.verification.by_hand import NoReferenceError, changed
