@@ -10,7 +10,8 @@ Sections, in the order of their worth (`--sections`):
     engines    bundled and tiny models of many families under edits of many kinds: tokens equal to the CPU's
     studies    every kind of study at a small size, its table against the CPU's
     exact      a plain loop, lesion and a captured step: the same tokens in float32; in bfloat16 how many are
-    speed      a sweep over blocks at full size: a plain loop with hooks, lesion, a captured step without and with edits
+    speed      a sweep over blocks at full size: a plain loop with hooks, lesion, a captured step with and
+               without edits, lesion's own recorded steps with as many rows
     search     decomposition of one block's matrices on the card, against float64 on the CPU
     clusters   k-means of drift on the card and on the CPU
     isolation  statistics of 500 texts

@@ -1,4 +1,5 @@
-"""Sweeps of blocks at full size: a plain loop with hooks, lesion, and a captured step without and with edits."""
+"""Sweeps of blocks at full size: a plain loop with hooks, lesion and its own recorded steps, and a captured step
+without and with edits."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from math import inf
 from typing import Any
 
 import torch
@@ -15,8 +17,10 @@ from accelerator_models import floor, prompts, shaped
 from accelerator_step import BLOCK, CapturedStep
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers import pace, recorded
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model
+from recorded_types import record
 
 Answers = dict[tuple[int | None, int], list[int]]
 """Tokens by the block that is switched off (None: no block) and the number of the prompt."""
@@ -187,9 +191,11 @@ def speed(options: Any, note: Findings, left: Left) -> None:
         "captured_sweep": lambda: _sweep(model, everyone, layers, each, answer, first, whole, options, note),
         "lesion": lambda: _lesion(model, asked, layers, answer, first, tokens / whole, options, note),
         "captured_limit": lambda: _limit(model, answer, options, note, left),
+        "lesion_steps": lambda: _steps(model, answer, options, note, left),
     }
     if options.compile:
         plan["captured_compiled"] = lambda: _compiled(model, answer, options, note)
+        plan["lesion_fused"] = lambda: _steps(model, answer, options, note, left, fused=True)
     for part, run in plan.items():
         if left() < 20 and not tiny:
             note(part, {"skipped": f"{left():.0f} s are left"})
@@ -208,7 +214,7 @@ def _lesion(
     middle = clock(model.device)
     _, work = lesions(model, asked, layers, few)
     short = clock(model.device) - middle
-    # The first rows of all prompts, and then the others: an answer takes twice its tokens in steps.
+    # Rows that found no room at first enter later: an answer takes up to twice its tokens in steps.
     answer = max(few, min(answer, int(options.patience_lesion / (2 * short / max(1, work["steps"])))))
     note("lesion_short", {"answer": few, "first_seconds": middle - began, "seconds": short, "work": work,
                           "answer_that_fits": answer})  # fmt: skip
@@ -221,6 +227,7 @@ def _lesion(
         "answer": answer, "seconds": seconds, "tokens_a_second": tokens / seconds, "work": work,
         "gigabytes": peak(model.device), "milliseconds_a_step": 1000 * seconds / max(1, work["steps"]),
         "rate_of_plain": tokens / seconds / rate,
+        "milliseconds_by_rows": by_rows(model),
         "as_plain": alike(answers, {key: row[:answer] for key, row in first.items()}),
     })  # fmt: skip
 
@@ -270,6 +277,56 @@ def _limit(model: Model, answer: int, options: Any, note: Findings, left: Left) 
             against_floor(table[way], model, length, options)
         edits = table["with_edits"]["milliseconds_a_step"] / table["without_edits"]["milliseconds_a_step"]
         note(f"captured_{rows}", {**table, "with_over_without_edits": edits})
+
+
+def by_rows(model: Model) -> dict[int, float]:
+    """Milliseconds of lesion's recorded steps, by their rows, as its batches measured them."""
+    known = recorded._paces.get(model.network)
+    return {} if known is None else {rows: 1000 * seconds for rows, seconds in known.seconds.items()}
+
+
+def own_steps(model: Model, rows: int, length: int, answer: int, fused: bool) -> dict[str, Any]:
+    """Lesion's recorded steps of so many rows under the edits of `spread`, of which twice as many wait."""
+    pace.FIRST, pace.FUSING = rows, 0.0 if fused else inf
+    recorded._paces.pop(model.network, None)
+    edits = [BASELINE, *map(ScaleBlock, range(len(model.anatomy.blocks)))]
+    requests = [
+        Request(f"{number}", prompt, edits[number % len(edits)], Decoding(answer))
+        for number, prompt in enumerate(prompts(model, 2 * rows, length))
+    ]
+    # In a trial on a CPU a graph of operations stands for a CUDA graph; of what is compiled there is none.
+    trial: recorded.Record = (lambda step: step) if fused else record
+    engine = TransformersEngine(model, rows, None if model.device.type == "cuda" else lambda: trial)
+    began = clock(model.device)
+    tokens = sum(len(response.token_ids) for response in engine.answer(requests))
+    seconds = clock(model.device) - began
+    found = recorded._paces[model.network]
+    return {
+        "rows": rows, "answer": answer, "seconds": seconds, "tokens_a_second": tokens / seconds,
+        "milliseconds_a_step": by_rows(model)[rows], "recording_seconds": found.recording,
+        "fusing_seconds": found.fusing * len(model.anatomy.blocks) if fused else None,
+        "not_fused_since": recorded._unfusable.get(model.network), "work": asdict(engine.work),
+        "gigabytes": peak(model.device),
+    }  # fmt: skip
+
+
+def _steps(model: Model, answer: int, options: Any, note: Findings, left: Left, fused: bool = False) -> None:
+    """Lesion's own recorded steps against the captured ones of as many rows; fused at 256 rows alone."""
+    tiny = options.shape == "tiny"
+    length, answer = 20 if tiny else options.prompt, 30 if tiny else min(answer, options.limit_answer)
+    for rows in (8,) if tiny else (256,) if fused else options.rows:
+        name = f"lesion_{rows}{'_fused' if fused else ''}"
+        if left() < 20 and not tiny:
+            note(name, {"skipped": f"{left():.0f} s are left"})
+            continue
+        times = own_steps(model, rows, length, answer, fused)
+        against_floor(times, model, length, options)
+        entries = note.entries[note.section]
+        captured = entries.get(f"compiled_{rows}_with_edits" if fused else f"captured_{rows}", {})
+        captured = captured.get("with_edits", captured)
+        if "milliseconds_a_step" in captured:
+            times["of_captured"] = times["milliseconds_a_step"] / captured["milliseconds_a_step"]
+        note(name, times)
 
 
 def _compiled(model: Model, answer: int, options: Any, note: Findings) -> None:

@@ -4,8 +4,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lesion.edits import spectra
 from lesion.edits.edit import Truncate
-from lesion.edits.spectra import decompose
+from lesion.edits.spectra import ACCURACY, Spectrum, accurate, decompose
 from lesion.errors import LesionError
 
 
@@ -77,3 +78,52 @@ def test_weights_that_are_not_finite_are_refused_by_name(bad):
     weight[1, 2] = bad
     with pytest.raises(LesionError, match=r"3\.mlp\.up has weights that are not finite"):
         decompose(weight, "3.mlp.up")
+
+
+@pytest.mark.parametrize("shape", [(24, 40), (40, 24), (1, 9)])
+@pytest.mark.parametrize("scale", [1.0, 1e-20, 1e20])
+def test_a_decomposition_is_told_from_one_that_is_none_of_the_matrix(shape, scale):
+    weight = matrix(*shape) * scale
+    spectrum = decompose(weight)
+    assert accurate(spectrum, weight)
+    assert accurate(decompose(torch.zeros(shape)), torch.zeros(shape))
+    turn = 1e3 * ACCURACY**0.5
+    longer = Spectrum(spectrum.basis, spectrum.values * (1 + turn), shape)
+    stretched = Spectrum(spectrum.basis * (1 + turn), spectrum.values, shape)
+    assert not accurate(longer, weight)
+    assert not accurate(stretched, weight)
+    if min(shape) > 1:  # two components of which neither is one
+        turned = spectrum.basis.clone()
+        first, second = spectrum.basis[:, 0], spectrum.basis[:, 1]
+        turned[:, 0], turned[:, 1] = first * np.cos(turn) + second * np.sin(turn), second - turn * first
+        assert not accurate(Spectrum(turned, spectrum.values, shape), weight)
+
+
+class Elsewhere(torch.Tensor):
+    """A matrix that says that it lies on an accelerator."""
+
+    device = torch.device("cuda")
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+@pytest.mark.parametrize("failure", ["inaccurate", "out of memory", "none"])
+def test_what_an_accelerator_does_not_take_apart_a_cpu_does(failure, monkeypatch):
+    weight, whole, places = matrix(12, 20), spectra._decomposed, []
+
+    def decomposed(matrix):
+        places.append(matrix.device.type)
+        spectrum = whole(matrix.as_subclass(torch.Tensor))
+        if matrix.device.type == "cpu" or failure == "none":
+            return spectrum
+        if failure == "out of memory":
+            raise torch.OutOfMemoryError
+        return Spectrum(spectrum.basis.flip(-1), spectrum.values, spectrum.shape)
+
+    monkeypatch.setattr(spectra, "_decomposed", decomposed)
+    monkeypatch.setattr(Spectrum, "on", lambda spectrum, device: spectrum)
+    found, expected = decompose(weight.as_subclass(Elsewhere)), whole(weight)
+    assert places == (["cuda"] if failure == "none" else ["cuda", "cpu"])
+    assert torch.equal(found.basis, expected.basis)
+    assert torch.equal(found.values, expected.values)

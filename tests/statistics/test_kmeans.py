@@ -1,5 +1,7 @@
 """k-means: inertia at most scikit-learn's, labels of nearest centres, repeated points, the same from a seed."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from lesion.errors import UsageError
-from lesion.statistics.kmeans import kmeans
+from lesion.statistics.kmeans import _in_one_order, kmeans
 
 
 def clouds(tokens, width, centres, spread, seed=0):
@@ -86,6 +88,14 @@ def test_a_seed_gives_the_same_clusters_again_and_another_seed_others():
     assert np.array_equal(first.centres, again.centres)
     assert first.inertia == again.inertia
     assert not np.array_equal(first.labels, other.labels)
+
+
+def test_an_accelerator_adds_up_in_one_order_and_other_code_is_left_as_it_was():
+    for device, expected in (("cpu", False), ("meta", True)):
+        with suppress(ZeroDivisionError), _in_one_order(torch.device(device)):
+            assert torch.are_deterministic_algorithms_enabled() is expected
+            raise ZeroDivisionError
+        assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_points_that_occur_several_times_count_as_often():

@@ -103,32 +103,60 @@ def decompose(weight: Float[Tensor, "out in"], address: str = "The matrix") -> S
 
     Up to single precision the eigenvectors of the smaller Gram matrix (W Wᵀ or Wᵀ W) are taken: exact to about 1e-8 of
     the largest singular value, below what float32 can hold, and several times faster than a decomposition of W; the
-    values are then measured on W itself. A float64 matrix is decomposed by `torch.linalg.svd`.
+    values are then measured on W itself. A float64 matrix is decomposed by `torch.linalg.svd`. What an accelerator
+    gives is compared with the matrix (`accurate`); where it is no decomposition of it, or fails, a CPU takes it apart.
     """
     if not bool(weight.isfinite().all()):
         raise LesionError(f"{address} has weights that are not finite, and so no spectrum; the model is broken.")
-    rows, columns = weight.shape
-    wide = weight.detach().double()
+    if weight.device.type != "cpu":
+        with contextlib.suppress(RuntimeError):  # its library may have too little memory, or give up
+            spectrum = _decomposed(weight)
+            if accurate(spectrum, weight):
+                return spectrum
+        return decompose(weight.cpu(), address).on(weight.device)
     try:
-        if weight.dtype == torch.float64:
-            left, values, right = torch.linalg.svd(wide, full_matrices=False)
-            basis = left if rows <= columns else right.mT
-        else:
-            # A matrix that is tiny or huge as a whole must not lose its squares.
-            scale = float(wide.abs().max()) or 1.0
-            wide = wide / scale
-            gram = wide @ wide.mT if rows <= columns else wide.mT @ wide
-            basis = torch.linalg.eigh(gram).eigenvectors.flip(-1)
-            values = torch.linalg.vector_norm(
-                basis.mT @ wide if rows <= columns else wide @ basis, dim=-1 if rows <= columns else 0
-            )
-            values, order = (values * scale).sort(descending=True, stable=True)
-            basis = basis[:, order]
+        return _decomposed(weight)
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         raise LesionError(f"The decomposition of {address} does not converge: {error}") from error
+
+
+def _decomposed(weight: Float[Tensor, "out in"]) -> Spectrum:
+    rows, columns = weight.shape
+    wide = weight.detach().double()
+    if weight.dtype == torch.float64:
+        left, values, right = torch.linalg.svd(wide, full_matrices=False)
+        basis = left if rows <= columns else right.mT
+    else:
+        # A matrix that is tiny or huge as a whole must not lose its squares.
+        scale = float(wide.abs().max()) or 1.0
+        wide = wide / scale
+        gram = wide @ wide.mT if rows <= columns else wide.mT @ wide
+        basis = torch.linalg.eigh(gram).eigenvectors.flip(-1)
+        values = torch.linalg.vector_norm(
+            basis.mT @ wide if rows <= columns else wide @ basis, dim=-1 if rows <= columns else 0
+        )
+        values, order = (values * scale).sort(descending=True, stable=True)
+        basis = basis[:, order]
     return Spectrum(basis.contiguous(), values, (rows, columns))
 
 
+def accurate(spectrum: Spectrum, weight: Float[Tensor, "out in"]) -> bool:
+    """Whether a spectrum is one of this matrix, to `ACCURACY`.
+
+    It is if its basis is orthonormal, and if the matrix has on it parts at right angles to each other that are as long
+    as its values: of P = Bᵀ W (or Wᵀ for W where B is of the other side), P Pᵀ is then the diagonal of their squares.
+    """
+    basis, values = spectrum.basis, spectrum.values
+    wide = weight.detach().double()
+    scale = float(values[0]) or 1.0
+    parts = (basis.mT @ (wide if spectrum.shape[0] <= spectrum.shape[1] else wide.mT)) / scale
+    apart = (parts @ parts.mT - torch.diag((values / scale) ** 2)).abs().max()
+    unit = (basis.mT @ basis - torch.eye(len(values), dtype=basis.dtype, device=basis.device)).abs().max()
+    return bool(apart <= ACCURACY) and bool(unit <= ACCURACY)
+
+
+# How far an accelerator's decomposition may be from the matrix, in squares of its largest singular value.
+ACCURACY = 1e-12
 # Where spectra are kept, and how many GiB at most; 0 keeps none on disk.
 LIMIT = "LESION_CACHE_GIB"
 GIB = 4.0

@@ -8,6 +8,9 @@ stops earlier: in many dimensions a point pulls the centre of its cluster toward
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,8 +54,8 @@ def kmeans(
 ) -> Clustering:
     """Cluster points where they lie: distances in float32, sums and inertia in float64.
 
-    Points that occur several times are clustered once, weighted by their number. No cluster is empty. On a CPU a seed
-    gives the same clusters again on the same machine with as many threads; an accelerator adds in any order.
+    Points that occur several times are clustered once, weighted by their number. No cluster is empty. A seed gives the
+    same clusters again on the same machine, on a CPU with as many threads.
 
     All `starts` are compared after a few steps, the best five again after exchanges of centres, and the best two of
     those to the end, with at most so many `iterations` with all dimensions. These are compared once a step lowers their
@@ -77,7 +80,8 @@ def kmeans(
     if not overwrite and working_copy.data_ptr() == points.data_ptr():
         working_copy = working_copy.clone()
     cloud = Cloud.around_mean(working_copy, torch.from_numpy(counts[order]).to(working_copy))
-    best = _best(cloud, clusters, starts, iterations, tolerance, torch.Generator().manual_seed(seed % 2**63))
+    with _in_one_order(points.device):
+        best = _best(cloud, clusters, starts, iterations, tolerance, torch.Generator().manual_seed(seed % 2**63))
     centres = (best.sums / best.sizes[:, None]).float()
     return Clustering(
         best.labels.cpu().numpy()[place[inverse]],
@@ -85,6 +89,20 @@ def kmeans(
         cloud.inertia(best.labels, centres),
         best.steps,
     )
+
+
+@contextmanager
+def _in_one_order(device: torch.device) -> Iterator[None]:
+    """Inside, an accelerator adds up in the same order every time."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    with warnings.catch_warnings():
+        if device.type != "cpu":
+            warnings.simplefilter("ignore")  # products are warned of, although they too are the same every time
+            torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def _digests(points: Float[Tensor, "tokens width"]) -> np.ndarray:

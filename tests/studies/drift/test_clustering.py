@@ -68,6 +68,27 @@ def test_by_token_a_fall_by_spreading_goes_and_a_fall_by_regrouping_stays():
     assert measured.layers[2].nmi == pytest.approx(own[2], abs=1e-9)
 
 
+@pytest.mark.parametrize("room", [True, False])
+def test_points_are_clustered_on_the_device_that_is_named_and_on_the_cpu_where_it_has_no_room(room, monkeypatch):
+    asked = []
+
+    def clustered(points, clusters, **settings):
+        asked.append(points.device.type)
+        if points.device.type == "meta" and not room:
+            raise torch.OutOfMemoryError
+        # A meta tensor has no numbers: those that it would have.
+        there = torch.from_numpy(states.layer(0)) if points.device.type == "meta" else points
+        return kmeans(there, clusters, **settings)
+
+    monkeypatch.setattr(module, "kmeans", clustered)
+    layers, _ = planted([1])
+    with planted_states(layers) as states:
+        elsewhere = drift(states, Settings(clusters=KINDS, null=1), device="meta")
+        monkeypatch.undo()
+        assert elsewhere == drift(states, Settings(clusters=KINDS, null=1))
+    assert asked == (["meta"] if room else ["meta", "cpu"]) * 2
+
+
 def test_the_null_is_the_mean_of_a_hundred_shuffles_and_its_height_their_quantile():
     layers, _ = planted([1, 0.5])
     with planted_states(layers) as states:

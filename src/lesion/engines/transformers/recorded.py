@@ -74,6 +74,7 @@ def fused(step: Step) -> Step:
     nothing = torch.zeros(1)
     # What hooks and caches do in Python is over once the operations are known, and the compiler sees these alone.
     compiled = torch.compile(make_fx(run)(nothing), fullgraph=True, dynamic=False, **COMPILER)
+    compiled(nothing)  # the first call compiles
     return lambda: compiled(nothing)
 
 

@@ -125,8 +125,9 @@ def drift(
     *,
     labels: Mapping[str, Shaped[np.ndarray, " tokens"]] | None = None,
     watcher: Watcher | None = None,
+    device: torch.device | str = "cpu",
 ) -> Measured:
-    """Cluster every layer and compare the clusters with those of layer zero.
+    """Cluster every layer, on a device, and compare the clusters with those of layer zero.
 
     Memory holds one layer's tokens at a time; layer zero is read again from its file, in pieces, for cosine and CKA.
     `labels` has by name a label for every token of `states`. Fewer distinct vectors than clusters are refused.
@@ -139,13 +140,13 @@ def drift(
     first = int(settings.layer_zero == "block")
     zero = states.mapped(first) if bool(where.all()) else states.layer(first, where)
     alignment = Alignment(zero)
-    reference, again = (_clustered(states, where, settings, first, stream) for stream in (0, 1))
+    reference, again = (_clustered(states, where, settings, first, stream, device) for stream in (0, 1))
     layers, assignments = [], []
     for layer in range(first, states.layers):
         vectors = states.layer(layer, where)
         alike, cka = cosine(zero, vectors), alignment.cka(vectors)
         del vectors
-        clustering = reference if layer == first else _clustered(states, where, settings, layer, 0)
+        clustering = reference if layer == first else _clustered(states, where, settings, layer, 0, device)
         null = shuffled(
             reference.labels, clustering.labels, settings.null, _rng(settings, layer, 2), settings.normalisation
         )
@@ -193,17 +194,30 @@ def _prepared(vectors: Float32[np.ndarray, "tokens width"], normalise: str) -> F
 
 
 def _clustered(
-    states: HiddenStates, where: Bool[np.ndarray, " tokens"], settings: Settings, layer: int, stream: int
+    states: HiddenStates,
+    where: Bool[np.ndarray, " tokens"],
+    settings: Settings,
+    layer: int,
+    stream: int,
+    device: torch.device | str,
 ) -> Clustering:
-    try:
+    points = torch.from_numpy(_prepared(states.layer(layer, where), settings.normalise))
+
+    def clustered(points: torch.Tensor) -> Clustering:
         return kmeans(
-            torch.from_numpy(_prepared(states.layer(layer, where), settings.normalise)),
+            points,
             settings.clusters,
             starts=settings.starts,
             seed=int(_rng(settings, layer, stream).integers(2**62)),
             iterations=settings.iterations,
             overwrite=True,
         )
+
+    try:
+        try:
+            return clustered(points.to(device))
+        except torch.OutOfMemoryError:  # beside the model there is too little room
+            return clustered(points)
     except UsageError as error:
         raise LesionError(f"Layer {layer} of {states.name}: {error}") from error
 
@@ -481,6 +495,6 @@ def measure(
         with hidden_states(model, run.ids, folder=folder / STATES, prompt_tokens=run.prompts) as states:
             for clusters in wanted:
                 place = run.run, clusters
-                cells[place] = drift(states, settings[place], labels=label, watcher=watcher)
+                cells[place] = drift(states, settings[place], labels=label, watcher=watcher, device=model.device)
                 stored_cells.write(folder, keys[place], cells[place])
     return {clusters: [cells[run.run, clusters] for run in texts] for clusters in study.clusters or ()}, len(missing)
