@@ -1,4 +1,4 @@
-"""Chat templates are programs of strangers: bounded in time and text, and refused with the reason."""
+"""Chat templates are programs of strangers: bounded in time, memory and text, and refused with the reason."""
 
 import copy
 import time
@@ -21,7 +21,9 @@ HOSTILE = {
     "product, turned": "{{ 200000000 * 'a' }}",
     "power": "{{ 9 ** (9 ** 9) }}",
     "squares": "{% set ns = namespace(n=9) %}{% for i in range(40) %}{% set ns.n = ns.n * ns.n %}{% endfor %}",
+    "doubling": "{% set ns = namespace(t='ab') %}{% for i in range(40) %}{% set ns.t = ns.t ~ ns.t %}{% endfor %}",
     "long output": "{% for i in range(100) %}{{ 'a' * 99999 }}{% endfor %}",
+    "wide": "{{ '%2000000000d' % 1 }}",
     "syntax": "{% for %}",
     "raises": "{{ raise_exception('\x1b[31mno system') }}",
     "sandbox": "{{ ''.__class__.__mro__ }}",

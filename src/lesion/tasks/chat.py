@@ -1,9 +1,10 @@
-"""Chat templates: programs that come with a checkpoint, run with bounds on what they compute and write."""
+"""Chat templates: programs that come with a checkpoint, run with bounds on what they compute, take and write."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,8 @@ from lesion.tasks.judges.deadline import within
 
 SECONDS = 10.0
 """So long a template may take for one conversation; ordinary ones take less than a millisecond."""
+MEMORY = 1 << 30
+"""So many bytes it may take, where the system can tell (Linux)."""
 WRITTEN = 1_000_000
 """So many characters it may write beyond ten times those of the conversation."""
 DAY = datetime(2026, 1, 1)
@@ -37,7 +40,7 @@ def render(tokenizer: Any, turns: Sequence[Mapping[str, Any]], name: str, now: d
     """A conversation as the chat template of a tokenizer writes it, without turning it into tokens.
 
     A template is a program by whoever made the checkpoint. It runs in a sandbox with the functions and filters that
-    transformers has for templates, which refuses products and powers beyond measure, within a limit of time.
+    transformers has for templates, which refuses products and powers beyond measure, within limits of time and memory.
 
     `turns` have a `role` and a `content` each, a text or a list of parts; `name` is that of the model, for messages;
     `now` is what the template reads off the clock, the same on every day, so that a study asks tomorrow what it asks
@@ -58,7 +61,8 @@ def render(tokenizer: Any, turns: Sequence[Mapping[str, Any]], name: str, now: d
         return text if behind.startswith(" ") else text.rstrip()  # else the template strips what it writes
 
     try:
-        text = within(SECONDS, work)
+        with _memory():
+            text = within(SECONDS, work)
     except TimeoutError:
         raise OutOfTimeError(str(_refusal(name, f"it is not done within {SECONDS:g} seconds"))) from None
     except (TemplateError, *UNFIT) as error:
@@ -147,3 +151,24 @@ def _environment() -> _Bounded:
 
 def _refuse_chance(*_: Any, **__: Any) -> str:
     raise TemplateError("it draws at random, so that no question is asked twice in the same way")
+
+
+@contextmanager
+def _memory() -> Iterator[None]:
+    """The address space of this process may not grow by more than `MEMORY` within."""
+    try:
+        import resource
+
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + MEMORY
+    limits = [most, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
