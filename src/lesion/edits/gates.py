@@ -14,14 +14,23 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from lesion.arguments import validated
+from lesion.edits.buffer import Buffer
 from lesion.edits.edit import BASELINE, EditLike
 from lesion.edits.files.artefact import edit_for
 from lesion.edits.lowrank import Factors, LowRank, hang_first
 from lesion.edits.place import UNITS
 from lesion.edits.replace import Replace
-from lesion.edits.standing import ReplacingRows, Standing
+from lesion.edits.standing import Standing
 from lesion.edits.table import Table, maskable, scalable, scale_contribution, scale_output, tabulate
-from lesion.edits.unit_rows import Buffer, Replacing, UnitRows, Vectors, positions_of, refuse_other_models, unit_rows
+from lesion.edits.unit_rows import (
+    Replacing,
+    ReplacingRows,
+    UnitRows,
+    Vectors,
+    positions_of,
+    refuse_other_models,
+    unit_rows,
+)
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
@@ -181,14 +190,18 @@ class Gates:
             if bool(table.truncates(address).any())
         ]
         scaled = [(self._units_of(site), factors) for site, factors in table.units.items() if len(factors.columns)]
-        in_buffers = [(self._units_of(site), buffer) for site, buffer in (standing.units if standing else {}).items()]
+        units_standing, kept_standing = (standing.units, standing.kept) if standing else ({}, {})
+        units_in_buffers = [(self._units_of(site), site, factors) for site, (factors, _) in units_standing.items()]
+        kept_in_buffers = [
+            (self._matrix(address, all_columns.layers[address]), kept) for address, kept in kept_standing.items()
+        ]
         self._table = table
         self._everywhere = everywhere
         self._growing = growing
         self._given_positions, self._length = positions, length
         self._scales = standing.factors if standing else Buffer(table.scales)
         self._active = [*active, *(matrix for matrix, _ in truncated), *(units for units, _ in scaled)]
-        self._active += [units for units, _ in in_buffers]
+        self._active += [*(units for units, _, _ in units_in_buffers), *(matrix for matrix, _ in kept_in_buffers)]
         every: list[_Place | LowRank | UnitRows] = [*self._places.values(), *self._low_rank.values()]
         for hung in [*every, *self._units.values()]:
             hung.active = False
@@ -201,10 +214,13 @@ class Gates:
             matrix.assign(intervals, everywhere, growing)
         for units, factors in scaled:
             units.assign(factors, table.replacements, everywhere, growing)
-        for units, buffer in in_buffers:
-            units.assign_buffer(buffer)
+        if standing is not None:
+            for units, site, buffer in units_in_buffers:
+                units.assign_buffer(buffer, standing.replacing_units(site, self._vectors))
+            for matrix, kept in kept_in_buffers:
+                matrix.assign_buffer(kept, standing.columns.kept[matrix.address])
         self._positional = any(place.replacing is not None and place.replacing.positional for place in active)
-        self._positional |= any(units.positional for units, _ in scaled)
+        self._positional |= any(units.positional for units in self._units.values() if units.active)
 
     def _replacing(
         self, place: _Place, table: Table, everywhere: bool, standing: Standing | None

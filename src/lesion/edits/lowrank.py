@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from lesion.edits.buffer import Buffer
 from lesion.edits.spectra import Spectrum, spectra
 from lesion.errors import LesionError
 from lesion.models.anatomy import HEAD
@@ -117,6 +118,7 @@ class LowRank:
         self.passed = False
         self._everywhere = everywhere
         self._edited = edited
+        self._buffer: Buffer | None = None
         self._kept = kept.index_select(0, edited)
         self.needed = int(edited.max()) + 1 if growing else 0
         some = self._kept[self._kept[:, 0] < self._kept[:, 1]]
@@ -124,7 +126,16 @@ class LowRank:
         self._start, self._stop = (int(some[:, 0].min()), int(some[:, 1].max())) if len(some) else (0, 0)
         self._masks: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
+    def assign_buffer(self, kept: Buffer, columns: Int[Tensor, "columns 2"]) -> None:
+        """Every row keeps the components that a buffer [2, rows] says at each pass, as some of these columns do."""
+        self.assign(columns, everywhere=False, growing=False)
+        self._buffer = kept
+
     def _mask(self, like: Tensor) -> Float[Tensor, "edited 1 kept"]:
+        if self._buffer is not None:
+            start, stop = self._buffer.on(like.device, torch.long)[:, :, None]
+            component = torch.arange(self._start, self._stop, device=like.device)
+            return ((component >= start) & (component < stop))[:, None].to(like)
         key = (like.device, like.dtype)
         if key not in self._masks:
             component = torch.arange(self._start, self._stop)
@@ -143,13 +154,14 @@ class LowRank:
             raise LesionError(f"{self.address} of {self._name} was not called with a tensor; it cannot be truncated.")
         self.passed = True
         rows = inputs.shape[0] if self.address == HEAD else self.rows
-        if self.address == HEAD and not self._everywhere and rows <= int(self._edited.max()):
+        standing = self._buffer is not None
+        if self.address == HEAD and not self._everywhere and not standing and rows <= int(self._edited.max()):
             raise LesionError(
                 f"The head of {self._name} was given {rows} rows, and row {int(self._edited.max())} truncates it."
             )
         # Of OPT it is [rows · length, in]; the rows were counted at the block's input.
         by_row = inputs.reshape(rows, -1, inputs.shape[-1])
-        edited = torch.arange(rows) if self._everywhere else self._edited[self._edited < rows]
+        edited = torch.arange(rows) if self._everywhere or standing else self._edited[self._edited < rows]
         chosen = edited.to(inputs.device)
         # Half precision would round every component: the sum is taken in float32 at least and rounded once.
         dtype = torch.promote_types(inputs.dtype, torch.float32)
@@ -157,7 +169,7 @@ class LowRank:
         wide = by_row.index_select(0, chosen).to(dtype) if len(edited) < rows else by_row.to(dtype)
         components = wide @ right[self._start : self._stop].T
         mask = self._mask(components)
-        components = components * (mask if self._everywhere else mask[: len(edited)])
+        components = components * (mask if self._everywhere or standing else mask[: len(edited)])
         added = components @ left[:, self._start : self._stop].T
         storage = self._matrix.storage
         whole = output.reshape(rows, -1, output.shape[-1])
@@ -166,7 +178,13 @@ class LowRank:
             added = added + output_part(bias, storage).reshape(-1).to(dtype)
         result = whole.clone()
         view = output_part(result, storage)
-        view[chosen] = added.to(output.dtype).unflatten(-1, view.shape[2:])
+        truncated = added.to(output.dtype).unflatten(-1, view.shape[2:])
+        if self._buffer is None:
+            view[chosen] = truncated
+        else:
+            start, stop = self._buffer.on(output.device, torch.long)
+            own = (start > 0) | (stop < min(self._matrix.shape))
+            view.copy_(torch.where(own.view(-1, *[1] * (view.dim() - 1)), truncated, view))
         return result.view(output.shape)
 
 

@@ -260,6 +260,12 @@ class Table:
         units = {site: of_site.select(columns) for site, of_site in self.units.items()}
         return replace(self, scales=scales, kept=kept, replaced=replaced, units=units)
 
+    def truncating(self, columns: Int[Tensor, " some"]) -> Table:
+        """The same table, of truncated matrices only those that some of these columns truncate."""
+        kept = {address: each for address, each in self.kept.items() if bool(self.truncates(address)[columns].any())}
+        ranks, layers = ({address: numbers[address] for address in kept} for numbers in (self.ranks, self.layers))
+        return replace(self, kept=kept, ranks=ranks, layers=layers)
+
     @property
     def edited(self) -> Bool[Tensor, "blocks units columns"]:
         """Which columns scale or replace what a place adds."""

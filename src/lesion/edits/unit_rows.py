@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from lesion.edits.buffer import Buffer
 from lesion.edits.lowrank import output_part
 from lesion.edits.replace import Replace
 from lesion.edits.table import UnitFactors, scale_output, scale_slices
@@ -90,30 +91,6 @@ class Vectors:
         return self._on[key]
 
 
-class Buffer:
-    """Numbers of all rows on the CPU, and their copies on devices, changed together and in place.
-
-    Args:
-        numbers: of the rows, along the last axis.
-    """
-
-    def __init__(self, numbers: Tensor) -> None:
-        self.numbers = numbers
-        self._on: dict[tuple[torch.device, torch.dtype], Tensor] = {}
-
-    def on(self, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """The copy on a device, from now on always the same."""
-        if (device, dtype) not in self._on:
-            self._on[device, dtype] = self.numbers.to(device, dtype, copy=True)
-        return self._on[device, dtype]
-
-    def put(self, rows: Int[Tensor, " seated"], numbers: Tensor) -> None:
-        """Give rows other numbers."""
-        self.numbers[..., rows] = numbers
-        for (device, dtype), copy in self._on.items():
-            copy[..., rows.to(device)] = numbers.to(device, dtype)
-
-
 class Replacing:
     """What the rows of a batch put at one place under one assignment.
 
@@ -173,6 +150,36 @@ def _at(positions: Tensor | None, output: Tensor) -> Tensor:
     return positions
 
 
+class ReplacingRows:
+    """What rows put at one place under a standing assignment.
+
+    Args:
+        chosen: by number, each replacement that some column has there.
+        replaced, place: the numbers of all rows, and where those of this place stand.
+    """
+
+    def __init__(
+        self, chosen: Mapping[int, Replace], replaced: Buffer, place: tuple[int, ...], vectors: Vectors
+    ) -> None:
+        self._chosen, self._replaced, self._place, self._vectors = chosen, replaced, place, vectors
+        self.positional = any(part.vectors.shape[0] > 1 for part in chosen.values())
+
+    def __call__(
+        self,
+        output: Float[Tensor, "rows length width"],
+        before: Float[Tensor, "rows length width"] | None,
+        positions: Int[Tensor, "_ _"] | None,
+    ) -> Float[Tensor, "rows length width"]:
+        """As of `Replacing`, but that `output` is left as it is."""
+        dtype = torch.promote_types(output.dtype, torch.float32)
+        numbers = self._replaced.on(output.device, torch.long)[self._place]
+        for number, part in self._chosen.items():
+            vectors = vectors_at(self._vectors.of(part, output.device).to(dtype), positions, output)
+            added = vectors if before is None else before.to(dtype) + vectors
+            output = torch.where((numbers == number)[:, None, None], added.to(output.dtype), output)
+        return output
+
+
 class UnitRows:
     """One site, and whether rows multiply its units under the present assignment; `hang` puts the hook in place."""
 
@@ -186,7 +193,7 @@ class UnitRows:
         self.passed = False  # that the present forward pass ran through it
         self.positional = False  # that the position of a token decides what is put
         self._buffer: Buffer | None = None  # of all rows, where the assignment is a standing one
-        self._replacing: dict[int, Replacing] = {}
+        self._replacing: Mapping[int, Replacing | ReplacingRows] = {}
 
     def assign(
         self,
@@ -206,11 +213,11 @@ class UnitRows:
         self._on: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         self._replace(factors, replacements, everywhere)
 
-    def assign_buffer(self, factors: Buffer) -> None:
-        """Every row takes the factors [units, rows] that lie in a buffer at each pass; none is replaced."""
+    def assign_buffer(self, factors: Buffer, replacing: Mapping[int, ReplacingRows]) -> None:
+        """Every row takes the factors [units, rows] that lie in a buffer at each pass, and what replaces its units."""
         self.active, self.passed, self.needed = True, False, 0
         self._everywhere, self._ends, self._buffer = False, False, factors
-        self._replacing, self.positional = {}, False
+        self._replacing, self.positional = replacing, any(each.positional for each in replacing.values())
 
     def _replace(self, factors: UnitFactors, replacements: Sequence[Replace], everywhere: bool) -> None:
         """Take the replacements of the columns, where units of the site can be replaced."""
@@ -280,7 +287,7 @@ class InputRows(UnitRows):
             scaled = by_row.clone()
             scaled[edited] = scale_slices(by_row.index_select(0, edited), factors, self._ends)
         for unit, replacing in self._replacing.items():
-            replacing(scaled[:, :, unit], None, self._positions(scaled))
+            scaled[:, :, unit] = replacing(scaled[:, :, unit], None, self._positions(scaled))
         scaled = scaled.reshape(given.shape)
         return ((scaled, *args[1:]), dict(kwargs)) if args else (args, {**kwargs, "input": scaled})
 

@@ -17,10 +17,12 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 import tiny
 from alone import EDITS, SLIDING, assert_alone, prompts, questions, sliding
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, Truncate
+from lesion.edits.lowrank import LowRank
 from lesion.edits.replace import Replace
+from lesion.edits.table import maskable
 from lesion.edits.units import ScaleExpert, ScaleGroup, ScaleHead, ScaleMatrix, ScaleNeuron
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers import pace, recorded
+from lesion.engines.transformers import engine, pace, recorded
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.pace import Pace
 from lesion.engines.transformers.recorded import RecordedBatch, masks_of
@@ -264,8 +266,25 @@ def test_replaced_contributions_are_replayed_also_those_of_positions(family, mod
     assert replays_that_say_what_hooks_say(model, questions(prompts(3, longest=20), edits), modules_called) > 10
 
 
-def test_truncations_and_replaced_heads_are_answered_by_hooks_on_every_pass(modules_called):
-    model = tiny.model("llama")
-    for edit in (Truncate("1.mlp.up", 0.5), Replace("1.attention.head.2", "mean", some_heads(model, "llama"))):
-        asked = questions(prompts(2), (BASELINE, ScaleBlock(1), edit))
-        assert replays_that_say_what_hooks_say(model, asked, modules_called) == 0
+@pytest.mark.parametrize("family", ["llama", "gpt2", "phi3"])
+def test_truncations_and_replaced_heads_are_replayed(family, modules_called):
+    model = tiny.model(family)
+    some, blocks = some_heads(model, family), range(2)
+    matrices = [m.address for layer in blocks for m in model.anatomy.block(layer).matrices.values() if maskable(m)]
+    truncated = [
+        Truncate(address, *((0.25, "top"), (0.5, "bottom"), (0.0, "top"))[i % 3]) for i, address in enumerate(matrices)
+    ]
+    replaced = [Replace(f"1.attention.head.{head}", kind, some) for head, kind in enumerate(("mean", "position"))]
+    edits = [BASELINE, ScaleBlock(1), *truncated[::2], Compose((ScaleBlock(0), truncated[1])), *replaced]
+    assert replays_that_say_what_hooks_say(model, questions(prompts(3, longest=20), edits), modules_called) > 10
+
+
+def test_a_truncated_head_is_replayed_and_matrices_that_no_row_truncates_are_not_run(modules_called, monkeypatch):
+    model, run = tiny.model("llama"), Counter()
+    whole = LowRank.assign_buffer
+    monkeypatch.setattr(LowRank, "assign_buffer", lambda low, *given: run.update([low.address]) or whole(low, *given))
+    # Factors of one matrix fill the memory for them, so that each truncation is a group of its own.
+    monkeypatch.setattr(engine, "BUDGET", 1)
+    edits = [BASELINE, Truncate("head", 0.5), Truncate("1.mlp.up", 0.25)]
+    assert replays_that_say_what_hooks_say(model, questions(prompts(3), edits), modules_called) > 10
+    assert run["head"] == run["1.mlp.up"] == run.total() // 2

@@ -103,7 +103,7 @@ class TransformersEngine:
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
         worth, first = (WORTH_ON_CPU, FIRST_ON_CPU) if self.model.device.type == "cpu" else (WORTH, None)
-        recorded = isinstance(self._masks, Masks) and rows_standing(table, 1) > 0
+        recorded = isinstance(self._masks, Masks)
         worth = WORTH_RECORDED if recorded else worth
         drafts = Drafts(table.blocks, worth if way.drafts else None, first, self._answered, way.states, recorded)
         with held(self.model, "answers to requests", edits=True, calls=True) as hold, hung(self.model, hold) as gates:
@@ -184,8 +184,9 @@ class TransformersEngine:
             most = self.work.batch_size
             if self._guessed:
                 most = max(1, way_of(self.model).rows_of(longest(self.model, rows), most))
-            if most := min(most, rows_standing(prefixes.table, len(rows))):
-                return RecordedBatch(prefixes, rows, self._masks, self._recorder(), most)
+            return RecordedBatch(
+                prefixes, rows, self._masks, self._recorder(), min(most, rows_standing(prefixes.table))
+            )
         return Batch(prefixes, rows)
 
     def _generate(self, waiting: Drafts, prefixes: Prefixes) -> Iterator[Response]:

@@ -102,7 +102,8 @@ class RecordedBatch(Batch):
         begun = max(len(row.request.prompt) for row in waiting) + STEPS
         self.static = StaticSlots(self.model.network.config, rows, self._window(begun), device)
         self.slots = self.static
-        self.standing = Standing(prefixes.table, rows)
+        self.columns = prefixes.table.truncating(torch.tensor([row.column for row in waiting]))
+        self.standing = Standing(self.columns, rows)
         self._buffers(rows)
 
     def _buffers(self, rows: int) -> None:
@@ -271,7 +272,7 @@ class RecordedBatch(Batch):
         self.static.keep(torch.tensor([*kept, *[kept[0]] * (rows - len(kept))]))
         self.static.vacate(torch.arange(len(kept), rows), torch.arange(len(kept)))
         self.rows = [self.rows[slot] for slot in kept]
-        self.standing = Standing(self.prefixes.table, rows)
+        self.standing = Standing(self.columns, rows)
         self.standing.seat(torch.arange(len(kept)), torch.tensor([row.column for row in self.rows if row]))
         self._buffers(rows)
         self._tell(range(len(kept)))
