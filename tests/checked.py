@@ -31,7 +31,7 @@ class NotAsAnnotatedError(TypeError):
     """What a function was given, or gives, is not what its annotations say; a TypeError, as it would mostly end in."""
 
 
-EVERY, SOME = 100, 16
+EVERY, SOME, MADE = 100, 16, 20
 _STRICTLY = BeartypeConf(violation_type=NotAsAnnotatedError)
 
 
@@ -61,15 +61,19 @@ def checked(function: Callable) -> Callable:
 
 
 def checked_axes(function: Callable) -> Callable:
-    """The function, checked if it names axes; one inside a function is made often, and looked through once."""
+    """The function, checked if it names axes; one inside a function, made anew with every call, the first times."""
     code = function.__code__
-    if code not in _with_axes:
+    if code not in _left:
         hints = (_resolved(hint, function.__globals__) for hint in function.__annotations__.values())
-        _with_axes[code] = any(map(_names_axes, hints))
-    return checked(function) if _with_axes[code] else function
+        _left[code] = MADE * any(map(_names_axes, hints))
+    if not _left[code]:
+        return function
+    _left[code] -= 1
+    return checked(function)
 
 
-_with_axes: dict[CodeType, bool] = {}
+_left: dict[CodeType, int] = {}
+"""How often a function that is made again is checked again."""
 
 
 def checked_class(kind: type) -> type:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from checked import EVERY, SOME, NotAsAnnotatedError, check
+from checked import EVERY, MADE, SOME, NotAsAnnotatedError, check
 from lesion.errors import nearest
 from lesion.statistics.contrasts import perplexity
 
@@ -135,6 +135,10 @@ def test_of_many_calls_some_are_looked_at(module):
         except NotAsAnnotatedError:
             looked_at += 1
     assert looked_at == 2
+    for _ in range(MADE):  # as often a function inside a function is checked anew
+        with refused():
+            module.outer(3)
+    assert module.outer(3)
 
 
 def test_the_package_is_checked():
