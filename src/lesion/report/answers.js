@@ -131,8 +131,11 @@ async function browse() {
     const corner = place(make("span", "name", "item"), -1, 0, grid.scrollLeft);
     corner.setAttribute("role", "columnheader");
     heads.append(corner);
+    const names = cells.map((cell) => cell.label.split(",")[0]); // of those that are alike, what stands behind
     for (let column = begin; column < end; column++) {
-      const head = place(make("span", "top", cells[column].label.split(",")[0]), -1, column + 1, LABEL + CELL * column);
+      const { label } = cells[column], name = names[column];
+      const only = names.indexOf(name) === names.lastIndexOf(name);
+      const head = place(make("span", "top", only ? name : label.slice(name.length + 2)), -1, column + 1, LABEL + CELL * column);
       head.setAttribute("role", "columnheader");
       head.setAttribute("aria-label", cells[column].label);
       head.setAttribute("aria-selected", beside().includes(cells[column]));

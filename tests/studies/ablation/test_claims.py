@@ -364,7 +364,7 @@ def test_before_any_cut_the_unedited_model_is_told_and_before_that_nothing(tmp_p
     summary = form(models=("base",), tasks=("sums",))
     summary["models"][0]["tasks"][0]["cells"] = []
     assert told(valid(summary)) == [
-        "On sums 90.0 % [59.6, 98.2] of 10 items right without a cut; no cut has been measured yet."
+        "Unedited, 90.0 % [59.6, 98.2] of 10 items of sums are right; no cut has been measured yet."
     ]
     assert told(valid(form((), ()))) == ["Nothing has been measured yet."]
     summary = form(models=("base",), tasks=("days", "sums"))

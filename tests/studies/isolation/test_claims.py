@@ -235,14 +235,14 @@ def test_without_an_edit_the_unedited_model_is_said_and_without_an_answer_that_n
     for task in values["tasks"]:
         task["cells"] = []
     text = said(claims.what_the_model_can(made.evaluated(values)))
-    assert "On primer:arithmetic 88.0 % [82.8, 91.8] right without an edit (200 items)." in text
-    assert "On primer:text perplexity 3.2 [3.1, 3.3] without an edit (60 items)." in text
+    assert "Unedited, 88.0 % [82.8, 91.8] of 200 items of primer:arithmetic are right." in text
+    assert "Unedited, the perplexity of primer:text is 3.2 [3.1, 3.3] (60 items)." in text
     assert "Nothing has been measured" in said(claims.what_the_model_can(made.evaluated(values | {"tasks": []})))
 
 
 def test_where_the_weights_lie_is_said_in_counts():
     text = said(claims.where_the_weights_lie(Isolation.model_validate(made.isolation())))
-    assert "magnitude, share 15 % selects 228,033 of 1,540,096 weights (14.81 %), as many in every block." in text
+    assert "magnitude, share 15 %: 228,033 of 1,540,096 weights (14.81 %) are selected, as many in every block." in text
 
 
 @pytest.mark.parametrize("repeats", [5, 2])

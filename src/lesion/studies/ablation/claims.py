@@ -353,14 +353,14 @@ def form_or_choice(material: Material) -> Iterable[Claim]:
 def unedited(material: Material) -> Iterable[Claim]:
     """What unedited models do on tasks of which no cut has been measured yet.
 
-    Says: The unedited model answers x of A; no cut has been measured yet. | Nothing has been measured yet.
+    Says: Unedited, x of n items of A are right; no cut has been measured yet. | Nothing has been measured yet.
     Needs: a finished baseline
     """
     summary = material.summary
     for model, result in summary.results:
         if not result.cells:
             number = f"{SHARE.text(result.baseline.accuracy)} of {wording.counted(result.items, 'item')}"
-            text = f"On {result.task} {number} right without a cut; no cut has been measured yet."
+            text = f"Unedited, {number} of {result.task} are right; no cut has been measured yet."
             yield Claim((text,), subject=material.among(model))
     if not any(chain.from_iterable((model.tasks, model.texts) for model in summary.models)):
         yield Claim(("Nothing has been measured yet.",))

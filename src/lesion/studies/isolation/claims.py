@@ -225,16 +225,17 @@ def what_changes_most(evaluation: Evaluation, lines: Sequence[Line]) -> Iterable
 def what_the_model_can(evaluation: Evaluation) -> Iterable[Claim]:
     """What the unedited model does, where no edit was tried.
 
-    Says: The unedited model has A of T right. | Nothing has been measured yet.
+    Says: Unedited, A of N items of T are right. | Nothing has been measured yet.
     Needs: an evaluation without an edit
     """
     if not evaluation.tasks:
         yield Claim(("Nothing has been measured yet.",))
     for task in () if evaluation.tried else evaluation.tasks:
-        what = f"{SHARE.text(task.baseline.result)} right"
+        items, result = counted(task.items, "item"), task.baseline.result
+        text = f"Unedited, {SHARE.text(result)} of {items} of {task.name} are right."
         if task.scored:
-            what = f"perplexity {FIGURES.text(task.baseline.result)}"
-        yield Claim((f"On {task.name} {what} without an edit ({counted(task.items, 'item')}).",))
+            text = f"Unedited, the perplexity of {task.name} is {FIGURES.text(result)} ({items})."
+        yield Claim((text,))
 
 
 @rule
@@ -268,14 +269,14 @@ def what_the_chosen_edit_does(evaluation: Evaluation) -> Iterable[Claim]:
 def where_the_weights_lie(isolation: Isolation) -> Iterable[Claim]:
     """Of every method how much it selects, and the blocks with the smallest and the largest share.
 
-    Says: M selects N of T weights, from A of block K to B of block L.
+    Says: M: N of T weights are selected, from A of block K to B of block L.
     Needs: counts, which need no test
     """
     fine = Form(2, 100.0, "%")
     for method in dict.fromkeys(selection.method for selection in isolation.selections):
         own = [each for each in isolation.selections if each.method == method]
         each = max(own, key=lambda selection: (selection.samples, selection.keep))
-        selected = f"{each.name} selects {each.selected:,} of {each.total:,} weights ({fine.text(each.share)})"
+        selected = f"{each.name}: {each.selected:,} of {each.total:,} weights ({fine.text(each.share)}) are selected"
         blocks = sorted(each.density, key=lambda block: (each.density[block], block))
         if len(blocks) > 1:
             low, high = (fine.text(each.density[block]) for block in (blocks[0], blocks[-1]))

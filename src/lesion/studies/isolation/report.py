@@ -65,9 +65,10 @@ READING = (
     " more than every informative control: each by its interval, and with a p on the skill, corrected for all edits"
     f" tried (Holm), of at most {ALPHA:g}. A control is uninformative when the lower limit of its unedited accuracy is"
     f" not {POINTS(ABOVE_CHANCE)} points above guessing: it has nothing to lose.",
-    "Matched random controls: as many random weights of every matrix; of blocks, branches and spectra, the same change"
-    " at other blocks. A boost stands beside the whole block and MLP that hold most of its weights, each enlarged by"
-    " the factor that is best for it.",
+    "MathNeuro selects the weights of every matrix that are in the top share for the skill and for no control: fewer"
+    " than that share. Matched random controls: as many random weights; of other edits, the same change elsewhere.",
+    "A boost stands beside the whole block and MLP that hold most of its weights, each enlarged by the factor that is"
+    " best for it.",
 )
 METHOD = (
     "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut, beside"
