@@ -109,9 +109,12 @@ def _claims(curves: Sequence[Curve], among: str = "", subject: str = "") -> Iter
         sentences.append(_answer(able, groups, among, dict.fromkeys(curve.task for curve in curves)))
         sentences.append(_loss(able, example, among))
     losses = [_cut(able, among), _broken(able, among, example), _not_told_apart(able, groups, example)]
-    told = [_untold([curve for curve in curves if curve.untold]), *list(filter(None, losses))[:1]]
+    loss = next(filter(None, losses), "")
+    told = [_untold([curve for curve in curves if curve.untold]), loss]
     if not losses[0]:
-        told.append(_falls(curves, among, example))
+        # That a task is not told apart at a critical block is enough to say of its loss there.
+        said = [layer for group in groups for layer in group.layers] if loss == losses[2] else []
+        told.append(_falls(curves, among, example, said))
     further = list(filter(None, dict.fromkeys(told)))
     yield Claim((*sentences, *further[:1]), rows, subject)
     if further[1:]:
@@ -264,9 +267,10 @@ def _broken(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | N
     return f"{_where(curve, [cell], among)}, {_ended(curve, cell)}: read them before you speak of a lost skill."
 
 
-def _falls(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None) -> str:
-    """The loss of a task that is shown, and of which it cannot be told whether it is of more than half."""
-    losses = [(curve, [c for c in curve.cells if c.outcome == "cannot be told" and c.falls]) for curve in curves]
+def _falls(curves: Sequence[Curve], among: str, example: tuple[Curve, Cell] | None, said: Sequence[int]) -> str:
+    """The loss of a task that is shown at other layers than `said`, and not whether it is of more than half."""
+    unsure = [[c for c in curve.cells if c.outcome == "cannot be told" and c.falls] for curve in curves]
+    losses = [(curve, [c for c in cells if c.layer not in said]) for curve, cells in zip(curves, unsure, strict=True)]
     fallen = [(curve, cells, max(cells, key=lambda cell: cell.size)) for curve, cells in losses if cells]
     if not fallen:
         return ""
