@@ -55,7 +55,7 @@ class TransformersEngine:
     nobody else may, until the iterator is exhausted, closed or dropped.
 
     Args:
-        batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
+        batch_size: rows at once at most; `auto` starts from what memory there is. Halved whenever that runs out.
         recorder: makes what records the steps of a batch; by default CUDA graphs on a CUDA device, nothing elsewhere.
         sharers: engines that share the memory here.
     """

@@ -9,6 +9,7 @@ are follows from what steps turn out to cost (`pace.py`).
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from lesion.edits.standing import Standing
 from lesion.engines.transformers.batch import Batch, Finished, next_tokens
 from lesion.engines.transformers.drafts import Drafts
 from lesion.engines.transformers.memory import ran_out
-from lesion.engines.transformers.pace import Pace
+from lesion.engines.transformers.pace import FUSING, Pace
 from lesion.engines.transformers.prefill import Prefilled
 from lesion.engines.transformers.prefix_cache import Recorder
 from lesion.engines.transformers.prefixes import Prefixes
@@ -97,6 +98,7 @@ class RecordedBatch(Batch):
         self.longest = longest(self.model, waiting)
         self.pace = _paces.setdefault(self.model.network, Pace())
         self.fused = self.settled = False
+        self._forget()
         device = self.model.device
         rows = min(most, self.pace.rows, len(waiting))
         begun = max(len(row.request.prompt) for row in waiting) + STEPS
@@ -113,8 +115,13 @@ class RecordedBatch(Batch):
         self.chosen = torch.zeros(STEPS, rows, dtype=torch.long, device=device)
         self.finite = torch.zeros(STEPS, rows, dtype=torch.bool, device=device)
         self.logits: Tensor | None = None
-        self.recordings: dict[int, Step] = {}
         self.wasted = 0.0  # seconds that slots without a row have cost since rows last entered
+
+    def _forget(self) -> None:
+        """Let recordings go, and the buffers that they hold: what was compiled holds them in cycles."""
+        self.recordings: dict[int, Step] = {}
+        if self.pace.fusing != FUSING:
+            gc.collect()
 
     @property
     def size(self) -> int:
@@ -268,6 +275,7 @@ class RecordedBatch(Batch):
 
     def _resize(self, rows: int) -> None:
         """Go on with so many slots, those at work first, in new buffers."""
+        self._forget()
         kept = [slot for slot, row in enumerate(self.rows) if row is not None]
         self.static.keep(torch.tensor([*kept, *[kept[0]] * (rows - len(kept))]))
         self.static.vacate(torch.arange(len(kept), rows), torch.arange(len(kept)))
