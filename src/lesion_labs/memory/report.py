@@ -151,8 +151,6 @@ def _scaling(power: Power) -> str:
 READING = (
     "Logits of input i are W_U W W_E e_i with frozen codes; W is trained from zero by full-batch gradient descent on"
     " the expected cross-entropy. The target is f*(i) with probability 1 − α and one common class with probability α.",
-    "A truncation shows something about the spectrum only where it does better than a random projection of the same"
-    " rank and than keeping nothing.",
     "The first step is that of noisy in-context recall at zero weights and uniform attention: the gradient of the"
     " feed-forward from the trigger q to the noise token τ, and of the attention-value matrix from a token to itself"
     " (recall) and to τ; each over its mean towards the other tokens.",

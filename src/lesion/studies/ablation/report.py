@@ -98,9 +98,6 @@ class AblationResult(StudyResult[AblationSummary]):
         "A block that is critical for every task may only keep the model speaking at all. Look for blocks that are"
         " critical for one task and spare another that also has to be generated. What is not called critical may still"
         " be used: only *spared* says that little is lost.",
-        "Where evaluation stopped once a cell was decided, by e-values from bets on the items answered so far, a place"
-        " exceeds the effect when its drop does on all items and beyond them, and it does not when its drop on all"
-        " items does not.",
     )
     FIRST = (
         *("model", "task", "unit", "factor", "layer", "accuracy", "low", "high", "drop"),

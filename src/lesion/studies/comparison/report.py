@@ -233,7 +233,6 @@ READING = (
     "Both sides answered the same items (the same id, question and right answer), so that every difference is paired:"
     " its interval is Tango's for paired proportions. Scored tasks have Student's interval and test; scores of logs"
     " are tested by sign flips.",
-    "A difference of two models is one of everything they differ in: weights, and the prompt where a note says so.",
 )
 FEW = 30
 """Below so many items it is said what they can show."""

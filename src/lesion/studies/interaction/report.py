@@ -208,8 +208,6 @@ READING = (
     " the sum can also be damage that grows: later blocks meet states that they never saw.",
     "One path: less than the sum. The places are needed for the same items, so an answer that one removal has spoilt"
     " cannot be spoilt again. (Game theory calls them complements.)",
-    "If places acted independently, both would cost less than the sum: the column `independent` of interactions.csv"
-    " (Bliss 1939).",
     "Shapley value: what removing a place costs in addition to those removed before it, averaged over orders of"
     " removal; the values add up to the drop of all. Its interval is for other items and other orders.",
 )

@@ -127,10 +127,8 @@ METHOD = "Every study gives each block a number; here they stand over one axis, 
 READING = (
     "Blocks are few, and neighbours are alike. A permutation takes them for exchangeable, so its p is too small where"
     " both profiles are smooth. Beyond depth: the rank correlation left once both follow the number of the block.",
-    "Drop: accuracy of the unedited model minus accuracy without the block. Density: the share of the block's weights"
-    " that a method selects. Drift: NMI with the clusters of the first layer; what is lost in the block is ranked, and"
-    " the first left out, since that layer agrees with itself. Truncation: the best change in accuracy among the cells"
-    " of the block, on the very items on which they are chosen; only its ranks are read.",
+    "Density: the share of the block's weights that a method selects. Of drift what is lost in a block is ranked, but"
+    " not in the first, whose layer agrees with itself. Of truncations the best of a block on the items that choose.",
 )
 
 

@@ -409,8 +409,7 @@ def what_luck_gives(summary: SearchSummary) -> Iterable[Claim]:
 
 READING = (
     "A screen by the log-probability of the gold answers halves the candidates on items of its own; accuracy on other"
-    " items chooses; the test items are seen by neither. A gain on the items that chose is what the best of many gives"
-    " also where there is nothing to find.",
+    " items chooses; the test items are seen by neither.",
     "By luck: the sign of what an item gains is drawn anew, the same for all candidates, and the choice is repeated.",
     "Cheapest: of every length the run whose loss is smallest on the items that choose. That it is no worse than a"
     " margin says nothing of other tasks; give them as controls.",

@@ -200,8 +200,7 @@ def how_the_search_went(summary: TruncationSummary) -> Iterable[Claim]:
 
 READING = (
     "A cell replaces one matrix by a part of its spectrum: the largest singular values (top) or the smallest (bottom),"
-    " keep being the fraction of the rank. A gain on validation items alone is what choosing the best of many gives"
-    " also where there is nothing to find. Intervals are not corrected.",
+    " keep being the fraction of the rank.",
     "That a removal helps does not show that the removed part of the spectrum is special: it must be better than all of"
     " its rivals. First tokens are forbidden at decoding, those of the unedited model's most frequent wrong answers on"
     " validation items; random subspaces, a deleted branch and a constant factor stand in the place of the cut.",

@@ -387,8 +387,7 @@ def what_it_costs(summary: TuningSummary) -> Iterable[Claim]:
 READING = (
     "Every choice of blocks is trained for the same steps on the same items in the same order, under each learning"
     " rate. The rate that is best on held-out training items is chosen, and only that one meets the test items.",
-    "Random blocks are drawn from those that are not called critical, as long as enough are left. An interval that"
-    " holds 0 does not show that there is no effect: it says how large one could be.",
+    "Random blocks are drawn from those that are not called critical, as long as enough are left.",
 )
 
 

@@ -47,8 +47,6 @@ DRAWN = 5
 """So many edits, of the largest losses, are drawn over the limits."""
 HALF = 0.5
 """Where fewer chains than these are language, it is said of their equations."""
-MOST = 3
-"""So many groups of blocks are named that are alike in as many of several models."""
 FEW = 2
 """Of more models one claim is made, and their maps are folded."""
 TOKENS = decimals(0, "tokens")
@@ -366,7 +364,7 @@ def _over_models(own: Sequence[Broken], change: Change) -> str:
         by_count.setdefault(count, []).append(by_place[place])
     texts = [f"{under(named(alike), alike[0].factor)} in {count}" for count, alike in by_count.items()]
     texts[0] += f" of {len(own)} models"
-    return wording.capital(f"{change.said} {wording.listed(texts[:MOST])}{'; others in fewer' * (len(texts) > MOST)}.")
+    return wording.capital(f"{change.said} {wording.listed(texts)}.")
 
 
 def _sentence(own: Sequence[Broken], change: Change) -> str:
