@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from lesion.report import wording
 from lesion.reprs import brief, described
@@ -41,6 +41,11 @@ class Value(BaseModel):
     def __repr__(self) -> str:
         values = [(name, getattr(self, name)) for name in type(self).model_fields]
         return described(self, *(f"{name}={brief(value)}" for name, value in values if value not in (None, (), "")))
+
+
+def omitted(default: Any = None) -> Any:
+    """A field that the JSON leaves out where it is the default."""
+    return Field(default=default, exclude_if=lambda value: value == default)
 
 
 T = TypeVar("T")

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
 from lesion.core.clustered_intervals import OverClusters
 from lesion.core.values import ModelAndTask
 from lesion.edits.edit import BASELINE
@@ -15,7 +13,7 @@ from lesion.edits.place import UNITS, Part, Unit
 from lesion.edits.units import scaling
 from lesion.report import wording
 from lesion.report.rows import Endings, Record, Row, column, derived
-from lesion.report.values import POINTS, SHARE, Estimate, Number, Value, decimals
+from lesion.report.values import POINTS, SHARE, Estimate, Number, Value, decimals, omitted
 from lesion.statistics.detectable import near_guessing
 from lesion.statistics.sequential_families import Decision
 from lesion.statistics.spared import Outcome, outcome
@@ -79,7 +77,7 @@ class Place(Row):
     layer: int = column("Block", label=True)
     unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
     factor: Factor = column("Factor", wording.factor_name, label=True)
-    reference: str = Field(default="", exclude_if=lambda digest: not digest)
+    reference: str = omitted("")
     part: Part | None = column("Part", default=None, label=True, omitted=True)
 
     @property
@@ -138,8 +136,8 @@ class Cell(Place, Scores):
     """
 
     drop: Estimate = column("Drop", POINTS, p="p")
-    lost: int | None = Field(default=None, exclude_if=lambda lost: lost is None)
-    won: int | None = Field(default=None, exclude_if=lambda won: won is None)
+    lost: int | None = omitted()
+    won: int | None = omitted()
     stated: int | None = column("Right, cut off", default=None, omitted=True)
     p_critical: Number = column(default=None)
     p_critical_corrected: Number = column("p critical", wording.p_value, default=None)
@@ -147,11 +145,11 @@ class Cell(Place, Scores):
     p_spared: Number = column(default=None)
     p_spared_corrected: Number = column(default=None)
     spared: bool | None = column(default=None)
-    apart: tuple[Apart, ...] = Field(default=(), exclude_if=lambda apart: not apart)
+    apart: tuple[Apart, ...] = omitted(())
     margin: Estimate | None = column("Margin lost", decimals(2, "nats"), default=None, p=True, omitted=True)
     word_margin: Estimate | None = column(default=None, p=True, omitted=True)
-    forced: Forced | None = Field(default=None, exclude_if=lambda forced: forced is None)
-    clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
+    forced: Forced | None = omitted()
+    clustered: OverClusters | None = omitted()
     decided: Decision | None = column("Decided", DECIDED.__getitem__, default=None)
     baseline: Scores | None = None
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 import pandas as pd
-from pydantic import Field
 
 from lesion.core.clustered_intervals import Sharing
 from lesion.core.layers import removal
@@ -21,7 +20,7 @@ from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.report import wording
 from lesion.report.rows import Row, column
-from lesion.report.values import POINTS, WHOLE_SHARE, Estimate, Form, Number, Value, decimals
+from lesion.report.values import POINTS, WHOLE_SHARE, Estimate, Form, Number, Value, decimals, omitted
 from lesion.statistics.sequential_families import Decision
 from lesion.studies.ablation.cell import Cell, Curve, Place, Scores, curves
 from lesion.studies.ablation.drops import Forced
@@ -83,7 +82,7 @@ class Screen(Value):
     baseline: float
     losses: tuple[Loss, ...]
     agreement: tuple[Agreement, ...]
-    top: int | None = Field(default=None, exclude_if=lambda top: top is None)
+    top: int | None = omitted()
 
 
 class Prospect(Row):
@@ -237,10 +236,10 @@ class TaskResult(Value):
     stopping: Stopped | None = None
     screen: Screen | None = None
     guessing: float = 0.0
-    without_chat: bool = Field(default=False, exclude_if=lambda without: not without)
-    shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
-    contrasts: tuple[KindContrast, ...] = Field(default=(), exclude_if=lambda contrasts: not contrasts)
-    forced: Forced | None = Field(default=None, exclude_if=lambda forced: forced is None)
+    without_chat: bool = omitted(False)
+    shared: Sharing | None = omitted()
+    contrasts: tuple[KindContrast, ...] = omitted(())
+    forced: Forced | None = omitted()
 
     @property
     def right(self) -> int:

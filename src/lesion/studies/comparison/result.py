@@ -6,13 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field
-
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.values import Summary
 from lesion.edits.edit import BASELINE
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import CHANGE, POINTS, SHARE, ByUnit, Estimate, Value, decimals
+from lesion.report.values import CHANGE, POINTS, SHARE, ByUnit, Estimate, Value, decimals, omitted
 from lesion.studies.comparison.study import ComparisonStudy
 
 UNEDITED = str(BASELINE)
@@ -110,10 +108,10 @@ class Compared(Row):
     b: Estimate = column("Second", LEVEL, key="value_b", ends=("low_b", "high_b"))
     items: int = column("Items")
     counts: Counts | None
-    score_unit: Unit = Field(default="nats", exclude_if=lambda unit: unit == "nats")
-    shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
-    clustered: Clustered | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
-    unscored: Unscored | None = Field(default=None, exclude_if=lambda unscored: unscored is None)
+    score_unit: Unit = omitted("nats")
+    shared: Sharing | None = omitted()
+    clustered: Clustered | None = omitted()
+    unscored: Unscored | None = omitted()
 
     @derived.column()
     def unit(self) -> Unit:
@@ -185,7 +183,7 @@ class Pair(Row):
     b: str = column("Second side", label=True)
     same_model: bool
     cells: tuple[Compared, ...]
-    unanswered: Mapping[str, Unscored] = Field(default={}, exclude_if=lambda unanswered: not unanswered)
+    unanswered: Mapping[str, Unscored] = omitted({})
 
     def of_task(self, task: str) -> list[Compared]:
         """The comparisons of a task: unedited first, then the edits in the order of their blocks."""
@@ -217,7 +215,7 @@ class TaskItems(Row):
 
     name: str
     scored: bool
-    score_unit: Unit = Field(default="nats", exclude_if=lambda unit: unit == "nats")
+    score_unit: Unit = omitted("nats")
     sides: int
     items: int
     answered: int

@@ -17,7 +17,7 @@ from lesion.edits.edit import MatchedIn
 from lesion.plain import short
 from lesion.report import wording
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import FIGURES, POINTS, SHARE, Estimate, Form, Number, Value, decimals
+from lesion.report.values import FIGURES, POINTS, SHARE, Estimate, Form, Number, Value, decimals, omitted
 
 METHOD_NAMES = {
     "mathneuro": "MathNeuro",
@@ -61,10 +61,10 @@ class EditedModel(Row):
     factor: Number = column("Factor", FIGURES)
     without: str = ""
     random_of: str | None = column(default=None)
-    rival_of: str | None = Field(default=None, exclude_if=lambda edit: edit is None)
+    rival_of: str | None = omitted()
     seed: int | None = column(default=None)
     randoms: tuple[str, ...] = ()
-    rivals: tuple[str, ...] = Field(default=(), exclude_if=lambda rivals: not rivals)
+    rivals: tuple[str, ...] = omitted(())
     selected: Annotated[int, Field(ge=0)] = column()
     total: Annotated[int, Field(ge=1)] = column()
     achieved: Number = column(default=None)
@@ -189,9 +189,9 @@ class TaskUnderEdit(Value):
     change: Estimate
     rates: Rates = Rates()
     random: RandomControls | None = None
-    matched: tuple[RandomControls, ...] = Field(default=(), exclude_if=lambda controls: not controls)
-    rivals: tuple[BoostRival, ...] = Field(default=(), exclude_if=lambda rivals: not rivals)
-    clustered: OverClusters | None = Field(default=None, exclude_if=lambda clustered: clustered is None)
+    matched: tuple[RandomControls, ...] = omitted(())
+    rivals: tuple[BoostRival, ...] = omitted(())
+    clustered: OverClusters | None = omitted()
 
 
 class EvaluatedTask(Value):
@@ -209,7 +209,7 @@ class EvaluatedTask(Value):
     chance: Number
     baseline: Baseline
     cells: tuple[TaskUnderEdit, ...]
-    shared: Sharing | None = Field(default=None, exclude_if=lambda shared: shared is None)
+    shared: Sharing | None = omitted()
 
     @cached_property
     def effects(self) -> dict[str, TaskUnderEdit]:

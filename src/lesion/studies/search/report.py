@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
 from typing_extensions import override
 
 from lesion.core.values import Summary
@@ -22,7 +21,7 @@ from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Row, Rows, column, derived, p_text
 from lesion.report.table import Table
-from lesion.report.values import CHANGE, FIGURES, NATS, SHARE, Estimate, Number, Value, decimals
+from lesion.report.values import CHANGE, FIGURES, NATS, SHARE, Estimate, Number, Value, decimals, omitted
 from lesion.report.wording import counted
 from lesion.studies.search.search import BETTER
 from lesion.studies.search.study import Family, SearchStudy
@@ -227,7 +226,7 @@ class SearchSummary(Summary):
 
     kind: Literal["search"] = "search"
     approximate: str | None = None
-    earlier: int = Field(default=0, exclude_if=lambda count: not count)
+    earlier: int = omitted(0)
     study: SearchStudy
     model: SearchedModel
     tasks: tuple[TaskSplit, ...]
@@ -235,9 +234,9 @@ class SearchSummary(Summary):
     choices: tuple[ContestChoice, ...]
     luck: tuple[Luck, ...] = ()
     tests: tuple[CandidateTest, ...] = ()
-    texts: tuple[TextTest, ...] = Field(default=(), exclude_if=lambda rows: not rows)
+    texts: tuple[TextTest, ...] = omitted(())
     rivals: tuple[RandomCandidate, ...] = ()
-    forbidden: tuple[Forbidden, ...] = Field(default=(), exclude_if=lambda rows: not rows)
+    forbidden: tuple[Forbidden, ...] = omitted(())
 
     def of(self, contest: str, *, control: bool = False) -> list[CandidateTest]:
         """The tests of a contest on tasks, or on controls."""
