@@ -87,6 +87,11 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
+def among(name: str, every: Iterable[str]) -> str:
+    """A name where there are others to tell it from, else nothing."""
+    return name if len(set(every)) > 1 else ""
+
+
 def counted(number: int, noun: str) -> str:
     """`1 item`, `2,000 items`."""
     return f"{number:,} {noun if number == 1 else plural(noun)}"

@@ -45,6 +45,21 @@ class Swept(Labels):
     factor: Factor = column("Factor", wording.factor_name, label=True)
 
 
+class AtBlock(Labels):
+    """Which unit of which block of the model, under several edits."""
+
+    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
+    layer: int = column("Block", label=True)
+
+
+class AcrossTasks(Row):
+    """A model under the edits of one unit and factor, on several tasks."""
+
+    model: str = column("Model", label=True)
+    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
+    factor: Factor = column("Factor", wording.factor_name, label=True)
+
+
 class Under(Swept):
     """A model on a task without an edit (`cut` is *unedited*), or under one."""
 

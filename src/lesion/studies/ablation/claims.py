@@ -304,7 +304,7 @@ def _not_told_apart(curves: Sequence[Curve], groups: Sequence[Group], example: t
     if not falling:
         return ""
     curve, cell, group = max(falling, key=lambda each: (each[1].falls, each[1].size))
-    where = _where(curve, [cell], curve.model * (len({other.model for other in curves}) > 1))
+    where = _where(curve, [cell], wording.among(curve.model, [other.model for other in curves]))
     if example and (example[0].model, example[1].layer) == (curve.model, cell.layer):
         where = "There"
     less = f"whether by less than {wording.listed(group.tasks)} cannot be told"

@@ -13,7 +13,7 @@ import pandas as pd
 
 from lesion.core.clustered_intervals import Sharing
 from lesion.core.layers import removal
-from lesion.core.values import SUMMARY, Summary, read_summary, summary_kind
+from lesion.core.values import SUMMARY, ModelAndTask, Summary, read_summary, summary_kind
 from lesion.edits.place import Unit
 from lesion.edits.units import part_of
 from lesion.errors import UsageError, nearest
@@ -107,7 +107,7 @@ class Prospect(Row):
     needed: int | None = column("Items needed", decimals(0), default=None)
 
 
-class Outcome(Row):
+class Outcome(ModelAndTask):
     """One hypothesis of a plan on one model.
 
     Attributes:
@@ -118,8 +118,6 @@ class Outcome(Row):
             as a share of the baseline's accuracy; None where none is.
     """
 
-    model: str = column("Model", label=True)
-    task: str = column("Task", label=True)
     place: str = column("Place")
     expect: str = column("Expected")
     factor: Factor = column("Factor", wording.factor_name, label=True)
@@ -380,7 +378,7 @@ class Material:
 
     def among(self, model: str) -> str:
         """The name of a model, where there are several."""
-        return model * (len(self.summary.models) > 1)
+        return wording.among(model, [other.model for other in self.summary.models])
 
 
 def read_layers(folder: Path) -> AblationSummary | None:

@@ -226,7 +226,7 @@ def which_tokens_leave(summary: DriftSummary) -> Iterable[Claim]:
             f" cluster{more}."
         )
         rows = tuple((model, tokens, each) for each in (*classes, *types))
-        yield Claim((text,), rows, model.name * (len(summary.models) > 1))
+        yield Claim((text,), rows, wording.among(model.name, [other.name for other in summary.models]))
 
 
 METHOD = (

@@ -10,26 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
-from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.parts import Part
-from lesion.report.rows import Row, Rows, column, derived
+from lesion.report.rows import Rows, column, derived
 from lesion.statistics.spared import rule as spared_rule
-from lesion.studies.ablation.cell import Curve, Place, critical_and_spared
+from lesion.studies.ablation.cell import AcrossTasks, Curve, Place, critical_and_spared
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import Factor, alike
+from lesion.studies.ablation.sweep import alike
 
 MOST = 3
 """So many double dissociations of a model are told in claims; the table has them all."""
 
 
-class Dissociation(Row):
+class Dissociation(AcrossTasks):
     """Two tasks of one model, and the blocks that are critical for the one and spare the other under one factor."""
 
-    model: str = column("Model", label=True)
-    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
-    factor: Factor = column("Factor", wording.factor_name, label=True)
     first: str = column("Task A")
     second: str = column("Task B")
     first_layers: tuple[int, ...]
@@ -103,5 +99,5 @@ def come_apart(pairs: Sequence[Dissociation]) -> Iterable[Claim]:
                     *(f"{wording.capital(text)}." for text in either),
                 ),
                 (pair,),
-                model * (len({other.model for other in pairs}) > 1),
+                wording.among(model, [other.model for other in pairs]),
             )

@@ -8,7 +8,6 @@ import numpy as np
 
 from lesion.core.rates import by_edit, verdicts
 from lesion.edits.edit import BASELINE
-from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Curves
@@ -16,7 +15,7 @@ from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
 from lesion.report.values import SHARE, Estimate, Form, Number, plain
 from lesion.statistics.half_dose import DRAWS, half_dose, half_dose_interval
-from lesion.studies.ablation.cell import Curve, Labels
+from lesion.studies.ablation.cell import AtBlock, Curve
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import alike
 
@@ -27,7 +26,7 @@ MOST = 8
 HALF = Form(2)
 
 
-class HalfRow(Labels):
+class HalfRow(AtBlock):
     """Where half of a block's accuracy is left.
 
     Attributes:
@@ -37,8 +36,6 @@ class HalfRow(Labels):
         half_reached: share of draws of the items in which half is reached by the factors evaluated; `lowest` of these.
     """
 
-    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
-    layer: int = column("Block", label=True)
     accuracies: dict[str, float | None] = column("{}", SHARE)
     critical: str = column("Critical under", plain)
     half: Estimate = column("Half left at", HALF)
@@ -46,11 +43,9 @@ class HalfRow(Labels):
     lowest: Number = column(default=None)
 
 
-class DosePoint(Labels):
+class DosePoint(AtBlock):
     """The accuracy of a block under one factor; 1 is the unedited model."""
 
-    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
-    layer: int = column("Block", label=True)
     factor: float = column("Factor", wording.factor)
     accuracy: Estimate = column("Accuracy", SHARE)
 
@@ -140,4 +135,4 @@ def half_left(rows: Sequence[HalfRow]) -> Iterable[Claim]:
                 for row in known[:MOST]
             ]
             text = f"Half of the accuracy on {task} is left at {wording.listed(where)}."
-            yield Claim((text,), tuple(known), model * (len({row.model for row in rows}) > 1))
+            yield Claim((text,), tuple(known), wording.among(model, [row.model for row in rows]))

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
 from lesion.report.values import POINTS
-from lesion.studies.ablation.cell import Cell, Curve, Labels, named, plural
+from lesion.studies.ablation.cell import AtBlock, Cell, Curve, named, plural
 from lesion.studies.ablation.result import KindContrast, Material
 from lesion.studies.ablation.sweep import alike, kind_of
 
@@ -77,7 +76,7 @@ class Kinds:
         return sorted(groups.items(), key=lambda group: -len(group[0]))
 
 
-class KindRow(Labels):
+class KindRow(AtBlock):
     """One place under every kind of ablation.
 
     Attributes:
@@ -87,8 +86,6 @@ class KindRow(Labels):
         differ: which kinds cost more than which, by corrected paired tests; `p`: of each pair.
     """
 
-    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
-    layer: int = column("Block", label=True)
     drops: dict[str, float | None] = column("Drop, {}", POINTS)
     critical: str = column("Critical under")
     all: bool = column()
@@ -171,7 +168,7 @@ def survive(every: Sequence[Kinds]) -> Iterable[Claim]:
         sentences = [f"{of.first.task}{unit}: {verdict(of)}."]
         sentences += [f"{wording.capital(differing(of))}."] * bool(of.contrasts)
         rows = tuple(of.first.record(place) for _, cells in of.groups for place in cells)
-        yield Claim(tuple(sentences), rows, of.first.model * (len({curve.model for curve in curves}) > 1))
+        yield Claim(tuple(sentences), rows, wording.among(of.first.model, [curve.model for curve in curves]))
 
 
 def verdict(of: Kinds) -> str:

@@ -17,7 +17,6 @@ import pandas as pd
 
 from lesion.core.rates import by_edit, verdicts
 from lesion.edits.edit import BASELINE
-from lesion.edits.place import Unit
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.parts import Part
@@ -28,9 +27,9 @@ from lesion.statistics.critical import critical, p_critical, pairs
 from lesion.statistics.matching import matched
 from lesion.statistics.paired import holm, paired_drop
 from lesion.statistics.spared import p_spared
-from lesion.studies.ablation.cell import Cell, Curve, critical_and_spared
+from lesion.studies.ablation.cell import AcrossTasks, Cell, Curve, critical_and_spared
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import Factor, alike
+from lesion.studies.ablation.sweep import alike
 from lesion.tasks.wrapped import gold_name
 
 CALIPER = 0.5
@@ -43,7 +42,7 @@ ABOUT = (
 )
 
 
-class MatchedTasks(Row):
+class MatchedTasks(AcrossTasks):
     """Two tasks of a model, the first with blocks that are critical for it and not called so for the second.
 
     Attributes:
@@ -51,9 +50,6 @@ class MatchedTasks(Row):
         nats, other_nats: the mean log-odds of their right answers.
     """
 
-    model: str = column("Model", label=True)
-    unit: Unit = column("Unit", wording.UNIT_NAMES.__getitem__, label=True)
-    factor: Factor = column("Factor", wording.factor_name, label=True)
     skill: str = column("Task A")
     other: str = column("Task B")
     pairs: int = column("Pairs")
@@ -208,4 +204,4 @@ def at_equal_difficulty(every: Sequence[Comparison]) -> Iterable[Claim]:
                 f"Block{wording.SPACE}{best.layer} takes {lost} of {tasks.other}, difference"
                 f" {POINTS.text(best.difference)}.",
             )
-        yield Claim(sentences, subject=tasks.model * (len({other.model for other, _ in every}) > 1))
+        yield Claim(sentences, subject=wording.among(tasks.model, [other.model for other, _ in every]))

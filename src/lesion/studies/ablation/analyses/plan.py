@@ -48,8 +48,8 @@ def planned(plan: Planned) -> Iterable[Claim]:
 
 
 def _named(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
-    several = len({other.model for other in outcomes}) > 1
-    return f"in {outcome.model}, " * several + outcome.expected
+    model = wording.among(outcome.model, [other.model for other in outcomes])
+    return f"in {model}, " * bool(model) + outcome.expected
 
 
 def _drop(outcome: Outcome) -> str:
