@@ -29,7 +29,6 @@ from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.early import EARLY
 from lesion.tasks.style import Style
 
-FORMATS = ("inspect-log", "every-eval-ever", "eval-results")
 JUDGE = "lesion"
 LEVEL = 0.95
 _STOPS = {"stop": "stop", "length": "max_tokens", "loop": "stop", "nonfinite": "unknown"}

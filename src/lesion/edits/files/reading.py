@@ -36,7 +36,7 @@ def contents(edit: Edit, model: MadeFor, selected: Sequence[Count]) -> tuple[dic
     tensors = {f"{source.digest}/{name}": vector for source in inputs for name, vector in source.tensors().items()}
     for share in (share for part in of_weights(edit) for share in part.selection.top_shares()):
         if share.thresholds is not None:
-            tensors[f"thresholds/{share.digest}"] = _flat(share, share.thresholds, model.matrices)
+            tensors[f"thresholds/{share.digest}"] = _flat(share.thresholds, model.matrices)
     header: dict[str, object] = {
         # Format 1 holds no truncations: files without them can be read by an older lesion.
         "version": 2 if of_spectra(edit) else 1,
@@ -55,7 +55,7 @@ def contents(edit: Edit, model: MadeFor, selected: Sequence[Count]) -> tuple[dic
     return header, tensors
 
 
-def _flat(share: Wanda, thresholds: Thresholds, matrices: Mapping[str, MatrixValues]) -> Tensor:
+def _flat(thresholds: Thresholds, matrices: Mapping[str, MatrixValues]) -> Tensor:
     """All thresholds of a top share one after the other, in the order of the matrices that it touches."""
     known = [thresholds[address] for address in matrices if address in thresholds]
     return torch.cat([torch.as_tensor(cut, dtype=torch.float64).cpu().reshape(-1) for cut in known])

@@ -381,7 +381,7 @@ def in_part(study: DriftStudy, texts: Texts) -> Bool[np.ndarray, " tokens"]:
     return {"prompt": prompt, "solution": ~prompt}.get(study.part, np.ones_like(prompt))
 
 
-def labels_of(study: DriftStudy, task: Task, model: Model, texts: Texts) -> dict[str, Shaped[np.ndarray, " tokens"]]:
+def labels_of(study: DriftStudy, model: Model, texts: Texts) -> dict[str, Shaped[np.ndarray, " tokens"]]:
     """What clusters are compared with besides those of the reference layer: classes of tokens, and the tokens."""
     lexicon = primer_lexicon() if "primer:" in canonical(study.task.name) else None
     return {CLASS: token_classes(model.tokenizer, texts.flat, texts.text_of, lexicon=lexicon), TOKEN: texts.flat}

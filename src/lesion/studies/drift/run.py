@@ -82,7 +82,7 @@ def _model(
     solutions = measurement.own_solutions(chosen, model, evaluation) if measurement.speaks(study, task) else None
     texts = measurement.read_texts(study, chosen, model, task, runs, solutions)
     study, notes = measurement.fitted(study, chosen, model, texts, run.folder)
-    labels = [measurement.labels_of(study, task, model, read) for read in texts]
+    labels = [measurement.labels_of(study, model, read) for read in texts]
     cells, made = measurement.measure(study, chosen, model, texts, labels, run.folder, run.watcher)
     blocks = len(model.anatomy.blocks)
     by_task = (critical or {}).get(chosen.name)

@@ -230,7 +230,7 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
     against = Rows(
         "", against_controls(evaluation, measured), (UnderEdit, AgainstControl, Row), "Skill against control"
     )
-    yield Part(title, rows, _marks(evaluation, measured), main_claims, wide=True)
+    yield Part(title, rows, _marks(evaluation), main_claims, wide=True)
     if choice := evaluation.choice:
         named = [each.model_copy(update={"edit": evaluation.name_of(each.edit)}) for each in choice.candidates]
         candidates = Rows("", named, (Candidate,), "Candidates", choice.rule)
@@ -258,7 +258,7 @@ def _evaluation(evaluation: Evaluation, measured: Sequence[Line]) -> Iterator[Pa
         )  # fmt: skip
 
 
-def _marks(evaluation: Evaluation, measured: Sequence[Line]) -> tuple[Mark, ...]:
+def _marks(evaluation: Evaluation) -> tuple[Mark, ...]:
     """The drops under the edits that change most, and accuracies along the share and the factor where these vary."""
     marks: list[Mark] = [
         Bars(
