@@ -311,7 +311,7 @@ def how_chains_break(every: Sequence[Broken]) -> Iterable[Claim]:
     """What chains of thought break of: equations that are wrong, or chains that never get to one.
 
     Says: Without block L more chains have a wrong equation: X % against Y % unedited. | Without block L fewer chains
-    have an equation: X % against Y % unedited (only Z % are still language). | No block is shown to make more chains
+    have an equation: X % against Y % unedited (Z % are still language). | No block is shown to make more chains
     calculate wrongly, or fewer calculate. | More chains have a wrong equation without blocks L in n of N models, …. |
     Fewer chains have an equation without blocks L in n of N models, ….
     Needs: an exact paired test (McNemar) over the chains of the same items, Holm-corrected over all blocks of a model
@@ -374,7 +374,7 @@ def _sentence(own: Sequence[Broken], change: Change) -> str:
     now, before = (change.form.text(getattr(each, change.of)) for each in (row, without))
     p = f"corrected p {wording.p_value(getattr(row, change.by).p_corrected)}"
     if change in EQUATION_CHANGES and row.language < HALF:
-        p += f"; only {WHOLE_SHARE.text(row.language)} are still language"
+        p += f"; {WHOLE_SHARE.text(row.language)} are still language"
     middle = " in the median" * (change in LENGTH_CHANGES)
     text = f"{under(named([cell]), cell.factor)} {change.said}: {now}{middle} against {before} unedited ({p})"
     if others := [each for each, _ in shown if each is not cell]:
