@@ -9,6 +9,7 @@ from oracle import Listener
 from searching import COUNT, Known, Say, chance, contrasts, order, questions, study, validation
 
 from commandline import save, undrawn, write
+from lesion.core.store import Store
 from lesion.edits.edit import Truncate
 from lesion.edits.files.artefact import read_edit
 from lesion.edits.spectra import spectra
@@ -76,6 +77,16 @@ def test_more_items_and_tasks_are_asked_beside_those_there_and_give_what_one_run
     again = run_truncation(small, tmp_path / "out", model=llama, make_engine=engine)
     assert engine.asked == []
     assert again.summary == first.summary
+
+
+def test_items_that_ask_what_chose_are_among_the_answers_that_are_counted(llama, tmp_path):
+    rows = [{"id": f"{n}", "prompt": f"{n % 4} =", "answer": f"{n % 4}"} for n in range(12)]
+    file = write(tmp_path / "twice.jsonl", rows)
+    outcome = run_truncation(study(file, items=12, validation=0.25), tmp_path / "out", model=llama)
+    with Store.read(tmp_path / "out") as store:
+        answers = store.answers()
+    assert len(answers) == outcome.evaluated == outcome.planned
+    assert set(answers[answers.edit == "baseline"].item) == {f"{n}" for n in range(12)}
 
 
 def test_a_better_model_is_left_as_an_edit_and_one_that_is_no_longer_the_best_is_taken_away(llama, file, tmp_path):

@@ -130,7 +130,9 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
         evaluation.later = {}
         search.evaluate(parts.test, search.tested, "test answers")
         summary = summarise(search, model, merged, Rivals(search, evaluation).of(search.tested[-1:]))
-        requested = set(cache.requested)
+        # The baseline also has the items that ask what chose, and so test nothing.
+        baseline = {(model.fingerprint, str(BASELINE), task.name, item.id) for task in tasks for item in items[task]}
+        requested = cache.requested | baseline
         # A checkpoint that fails takes nothing with it.
         leave_edit(folder, _without(summary, study.revisions), search.composed or search.chosen, model)
         evaluated = {model.fingerprint: study.model}
