@@ -98,6 +98,15 @@ def test_a_dry_isolation_counts_the_answers_under_edits_that_are_not_made_yet(
     assert f"evaluated {count} of 216 answers; {216 - count} were stored already" in done.out
 
 
+def test_a_dry_run_of_few_items_says_that_more_comes_after_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("drift", MODEL, "--task", "primer:atlas", "--items", "3", "--runs", "1", "--out", tmp_path / "out")
+    done = command(capsys, *words, "--dry-run")
+    assert (done.code, "of too few items for an estimate" in done.err) == (0, True)
+    assert done.err.endswith("What comes after these is not counted.\n")
+
+
 def dry(watcher: Estimating) -> None:
     watcher.begin("m", 100, 0, "texts")
     for _ in range(5):

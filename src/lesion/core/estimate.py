@@ -242,6 +242,10 @@ class Estimating:
         finally:
             self._preparing = False
 
+    def uncounted(self, *, more: bool = False) -> str:
+        """A sentence where other work comes after what a dry run counts."""
+        return " What comes after these is not counted." if more or self._preparing else ""
+
     def wait(self) -> None:
         """Nothing is known yet of the time that the work in hand will take."""
         if isinstance(self.inner, Expecting):
@@ -255,8 +259,7 @@ class Estimating:
             self.inner.note(estimate.text)
         self._said = True
         if self._dry:
-            after = " What comes after these is not counted." if self._preparing else ""
-            raise DryRun(f"This was a dry run: it stops here, and what was done is kept.{after}")
+            raise DryRun(f"This was a dry run: it stops here, and what was done is kept.{self.uncounted()}")
 
 
 def memory() -> int:

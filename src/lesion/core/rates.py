@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
-from lesion.engines.endings import LEAST
 from lesion.tasks.style import unclosed
 from lesion.tasks.task import TRUNCATED
 
@@ -56,6 +55,8 @@ def approximate(stop_loops: int | None) -> str | None:
     """What makes numbers approximate where loops were stopped after so many repetitions; None: they went on."""
     if stop_loops is None:
         return None
+    from lesion.engines.endings import LEAST  # who only reads answers need not wait for torch
+
     return (
         f"An answer was ended as soon as it had said the same piece {stop_loops} times in a row, over {LEAST} tokens or"
         " more, and judged by what it had said until then: one that would have left its loop may be judged wrongly."

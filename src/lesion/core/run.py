@@ -129,12 +129,14 @@ class Run:
             self.watcher.note(model.complaint(chosen.name))
         return model
 
-    def unloaded(self, study: Questions, tasks: Mapping[TaskChoice, Task] | None = None) -> Iterator[ModelChoice]:
-        """The models that are still to be loaded, refused where the study's prompts cannot be put to them.
+    def unloaded(
+        self, models: Sequence[ModelChoice], study: Questions, tasks: Mapping[TaskChoice, Task] | None = None
+    ) -> Iterator[ModelChoice]:
+        """Those of the models that are still to be loaded, refused where the study's prompts cannot be put to them.
 
         So what is wrong with a later model is said before the first one works for hours. `tasks` as of `load`.
         """
-        for chosen in study.chosen_models:
+        for chosen in models:
             if chosen.name not in self.loaded:
                 refuse_unfit_styles(study, chosen, tasks, trust_remote_code=self.trusts_code)
                 yield chosen
@@ -402,7 +404,8 @@ class Evaluation:
         if first:
             self.run.watcher.say(of_answers(first, left, what, self.later))
         elif self.run.dry:
-            raise DryRun(f"{len(cells):,} {what} are to come, too few for an estimate; the dry run stops here.")
+            text = f"{len(cells):,} {what} are to come, of too few items for an estimate; the dry run stops here."
+            raise DryRun(text + self.run.watcher.uncounted(more=any(self.later.values())))
         answers(left)
 
     def evaluate(

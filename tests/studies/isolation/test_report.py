@@ -158,8 +158,8 @@ def test_what_speaks_for_and_against_the_answer_is_checked():
     bad = [text.replace("\N{NO-BREAK SPACE}", " ") for text, mood in checks(values).items() if mood == "bad"]
     assert bad == [
         "Too near guessing to show a loss, so not counted: primer:atlas.",
-        "60 % of the answers under MathNeuro, share 0.1 %, ×0 (primer:arithmetic) are cut off or unreadable, so it may"
-        " not be the skill.",
+        "60 % of the answers under MathNeuro, share 0.1 %, ×0 (primer:arithmetic) are cut off or unreadable: the form"
+        " may be lost, not the skill.",
     ]
 
 

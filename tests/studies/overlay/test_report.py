@@ -146,7 +146,7 @@ def test_the_model_with_most_kinds_of_study_is_the_answer():
 
 def test_the_page_says_that_the_first_step_of_drift_is_left_out():
     text = html(page_of(OverlayResult, overlay(made())))
-    assert "since that layer agrees with itself" in text
+    assert "whose layer agrees with itself" in text
 
 
 @pytest.mark.parametrize(("value", "text"), [(1.0, "1"), (0.804, ".80"), (-0.31, "−.31"), (-0.001, ".00"), (None, "–")])

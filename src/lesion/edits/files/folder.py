@@ -148,7 +148,7 @@ def copy_bytes(reading: Any, writing: Any, size: int) -> None:
 def refuse_occupied(out: Path) -> None:
     """Refuse a target that is a file, or a folder in which something lies."""
     if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise UsageError(f"{out} is there already and is no folder; give --out a new one.")
+        raise UsageError(f"{out} is there already and is no folder; nothing is overwritten. Give --out a new name.")
     if out.is_dir() and any(out.iterdir()):
         raise UsageError(
             f"The folder {out} exists and is not empty; nothing in it is overwritten. Give --out a new one."

@@ -192,7 +192,7 @@ def _damped(edit: Edit, anatomy: Anatomy, order: Order, name: str) -> Damped:
         if not isinstance(part, ScaleAttention | ScaleMlp):
             raise UsageError(
                 f"'{short(str(part), 80)}' is not written together with an order, only factors of attention and MLP at"
-                " the new places, such as 8.mlp×0.5. Write the order first, then the edit on the folder that it gives."
+                " the new places, such as 8.mlp×0.5. Write the order into a folder first, then the edit on that folder."
             )
         if part.layer >= len(order):
             raise UsageError(f"there is no block {part.layer}: in this order {name} has blocks 0 to {len(order) - 1}.")

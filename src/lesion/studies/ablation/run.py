@@ -312,7 +312,7 @@ def _evaluate(study: Study, sweep: ModelSweep) -> None:
 
 
 def _look_ahead(study: Study, run: Run) -> None:
-    for chosen in run.unloaded(study):
+    for chosen in run.unloaded(study.models, study):
         blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             parse_layers(study.edits.layers, blocks, chosen.name)

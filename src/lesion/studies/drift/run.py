@@ -63,7 +63,7 @@ def run_drift(study: DriftStudy, run: Run) -> DriftResult:
 
 
 def _look_ahead(study: DriftStudy, run: Run) -> None:
-    for chosen in run.unloaded(study.questions()):
+    for chosen in run.unloaded(study.models, study.questions()):
         blocks = peek(chosen.source, revision=chosen.revision, trust_remote_code=run.trusts_code)
         if blocks is not None:
             drift_summary.between(study, blocks, None, chosen.name)

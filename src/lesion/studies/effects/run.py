@@ -36,7 +36,7 @@ def run_effects(study: EffectsStudy, run: Run) -> EffectsResult:
     tasks = {choice: find(choice.name) for choice in study.tasks}
     refuse_scored(tasks, ", and no token of it is the right one; give tasks that have gold answers.")
     drops = None if study.study is None else read_drops(study)
-    for chosen in run.unloaded(questions, tasks):
+    for chosen in run.unloaded(study.models, questions, tasks):
         refuse_unshared(chosen, "effects", trust_remote_code=run.trusts_code)
     parts: list[TaskEffects] = []
     measured = 0

@@ -36,7 +36,7 @@ def run_patching(study: PatchingStudy, run: Run) -> PatchingResult:
     items = run.drawn(questions, tasks)
     for choice, task in tasks.items():
         corruptions_of(task, items[choice][0])  # refused before any model is loaded
-    for chosen in run.unloaded(questions, tasks):
+    for chosen in run.unloaded(study.models, questions, tasks):
         refuse_unshared(chosen, "patching", trust_remote_code=run.trusts_code)
     refuse_another(run.folder, "patching study", study_there(PatchingSummary, run.folder), study)
     work = _Work(study, run)

@@ -66,7 +66,7 @@ def test_the_words_that_a_chain_has_in_common_with_the_unedited_one_are_counted_
 def test_a_claim_says_which_blocks_break_equations_and_which_leave_none():
     assert told(material()) == [
         "Without block 1 more chains have a wrong equation: 100 % against 0 % unedited (corrected p .0078)."
-        " Without block 0 fewer chains have an equation: 0 % against 100 % unedited (corrected p .0078; only 0 % are"
+        " Without block 0 fewer chains have an equation: 0 % against 100 % unedited (corrected p .0078; 0 % are"
         " still language); likewise without block 2."
     ]
 
