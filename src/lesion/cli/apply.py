@@ -120,10 +120,11 @@ def _reordered(
 
     from lesion.edits.edit import BASELINE
     from lesion.edits.files.reordering import RECIPE, save_reordered
+    from lesion.report.wording import counted
 
     with Bar() as bar:
         done = save_reordered(model, numbers, out, edit=edit or BASELINE, revision=revision, watcher=bar)
-    say(f"{len(done.order)} blocks in the order {order_text(done.order)}; {model} has {done.blocks}")
+    say(f"{counted(len(done.order), 'block')} in the order {order_text(done.order)}; {model} has {done.blocks}")
     if done.left_out:
         say(f"not copied: {', '.join(done.left_out)}")
     if done.folder.is_dir():
