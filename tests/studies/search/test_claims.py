@@ -117,7 +117,7 @@ ADDS = "orbidding 3 first tokens gives"
         (forbidding(0.475, NOTHING), ", but forbidding 3 first tokens does as much (47.5 %).", f"{ADDS} 47.5 %, and"),
         (forbidding(0.46, NOTHING), ", but not shown to add to forbidding 3 first tokens (46.0 %).", f"{ADDS} 46.0 %"),
         (forbidding(0.48, GAIN), ".", f"{ADDS} 48.0 %, and the layout adds +6.5 points [+2.0, +11.0] (p .004)."),
-        (forbidding(0.48, NOTHING, helps=False), ".", "does not help the unedited model."),
+        (forbidding(0.48, NOTHING, helps=False), ".", "gains nothing on the items that choose."),
         (None, ".", "o first token can be forbidden: the unedited model says nothing wrong."),
     ],
 )

@@ -1,4 +1,4 @@
-"""GGUF order: a GGUF file written again with its blocks in another order, for llama.cpp and what is built on it.
+"""GGUF order: a GGUF file written again with its blocks in another order.
 
 All keys and tensors are copied byte for byte, quantised as they are; the number of blocks and the tensors' numbers
 change. A factor multiplies the half-precision scales of a quantised tensor, so that its kind of storage stays.

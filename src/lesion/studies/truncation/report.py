@@ -60,7 +60,7 @@ def one_answer(name: str, task: str) -> str:
     return f"With {name} the model gives nearly always one answer to {task}, so that its accuracy says nothing."
 
 
-NO_HELP = "a simple rival, forbidding frequent wrong first tokens, does not help the unedited model"
+NO_HELP = "a simple rival, forbidding frequent wrong first tokens, gains nothing on the items that choose"
 
 
 def but_forbidding(tokens: int, level: float | None, *, as_much: bool) -> str:
