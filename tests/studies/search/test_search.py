@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shlex
 from collections import Counter
 from unittest.mock import Mock
@@ -30,6 +31,7 @@ from lesion.studies.search.study import METHOD
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_passage
 from runs import recall_search, run_search
+from tiny import save as save_network
 from tiny import tiny, tokenizer
 
 # -- planted truth
@@ -425,22 +427,16 @@ def test_where_nothing_is_left_to_gain_that_is_said(capsys, tmp_path):
     assert "items right that choose" not in said["others"]
 
 
-def test_the_command_says_what_it_will_cost_and_evaluates_nothing_else(capsys, tmp_path):
-    tiny("llama").save_pretrained(tmp_path / "llama")
-    tokenizer().save_pretrained(tmp_path / "llama")
-    file = questions(tmp_path / "q.jsonl", tiny("llama"), 80)
-    words = (
-        "search",
-        tmp_path / "llama",
-        "--task",
-        file,
-        "--items",
-        "all",
-        "--lengths",
-        "1,2",
-        "--max-new-tokens",
-        LIMIT,
-    )
-    outcome = lesion(capsys, *words, "--family", "repeat,drop", "--out", tmp_path / "out", "--dry-run")
-    assert outcome.code == 0
-    assert "to come" in outcome.err + outcome.out
+def test_a_dry_run_counts_every_answer_of_a_search_that_shows_a_gain(capsys, tmp_path):
+    network = by_hand(tiny("llama"), [0, 1, 2, 0, 1, 2, 0])
+    folder = save_network(network, tmp_path / "llama")
+    file = questions(tmp_path / "q.jsonl", by_hand(network, [0, 1, 1, 2, 3, 4, 5, 6]), 80)
+    words = ("search", folder, "--task", file, "--items", "all", "--lengths", "1", "--screen", "3")
+    words = (*words, "--max-new-tokens", LIMIT, "--out", tmp_path / "out")
+    dry = lesion(capsys, *words, "--dry-run")
+    assert dry.code == 0, dry.err
+    (count,) = re.findall(r"note: ([\d,]+) answers to come", dry.err)
+    done = lesion(capsys, *words)
+    (row,) = recall_search(tmp_path / "out").forbidden
+    assert len(row.tokens) > 0
+    assert f"evaluated {count} of " in done.out

@@ -49,7 +49,7 @@ from lesion.studies.search.search import (
     without_effect,
 )
 from lesion.studies.search.study import SearchStudy
-from lesion.studies.truncation.forbidding import Forbidding
+from lesion.studies.truncation.forbidding import FORBIDDEN, KINDS, Forbidding
 from lesion.studies.truncation.result import SearchedModel
 from lesion.studies.truncation.run import ONE_ANSWER, begun, leave_edit, refuse_unfit_items
 from lesion.studies.truncation.search import collapsed, screen_tasks, split
@@ -139,7 +139,7 @@ def _of_possible_orders(run: Run, model: Model, everyone: list[Candidate]) -> li
 
 
 def _costs(search: Search) -> Mapping[str, int]:
-    """How many answers to each task the search gives after the unedited model's."""
+    """How many answers to each task the search gives at most after the unedited model's: each contest shows a gain."""
     counts: Counter[str] = Counter()
     sizes, before = [len(contest.candidates) for contest in search.contests], 0
     for seen, left in search.rounds:
@@ -149,8 +149,11 @@ def _costs(search: Search) -> Mapping[str, int]:
     choosing, testing = for_golds(search.choice), for_golds(search.test)
     for choice in with_golds(search.tasks):
         counts[choice.name] += sum(sizes) * len(choosing[choice]) + len(sizes) * len(testing[choice])
-    for choice in search.tasks:
+    for choice, task in search.tasks.items():
         counts[choice.name] += RIVALS * len(sizes) * len(search.test[choice])
+        if task.kind in KINDS:
+            counts[choice.name] += len(FORBIDDEN) * (len(search.screen[choice]) + len(search.choice[choice]))
+            counts[choice.name] += (1 + len(sizes)) * len(search.test[choice])
     for choice in search.controls:
         counts[choice.name] += len(sizes) * len(search.test[choice])
     return counts

@@ -18,6 +18,8 @@ from lesion.tasks.task import Item, Task
 
 FORBIDDEN = (1, 3, 10)
 """So many of the most frequent wrong first tokens are forbidden."""
+KINDS = ("generate", "contrast")
+"""Tasks whose answers have a first token."""
 
 
 class FirstTokens(Value):
@@ -54,7 +56,7 @@ class Forbidding:
 
     def tried(self, choice: TaskChoice, task: Task, items: Sequence[Item]) -> Tried:
         """How the unedited model, whose answers to these items are there, answers them with first tokens forbidden."""
-        if task.kind not in ("generate", "contrast"):
+        if task.kind not in KINDS:
             return Tried()
         frequent = self._wrong_first_tokens(choice, task, items)
         numbers = list(dict.fromkeys(min(number, len(frequent)) for number in FORBIDDEN if frequent))

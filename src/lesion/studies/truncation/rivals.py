@@ -21,7 +21,7 @@ from lesion.edits.edit import BASELINE, SCALES, Edit, Truncate, composed, parts
 from lesion.edits.units import ScaleMatrix
 from lesion.report.values import Estimate
 from lesion.statistics.paired import accuracy
-from lesion.studies.truncation.forbidding import FORBIDDEN, Forbidding
+from lesion.studies.truncation.forbidding import FORBIDDEN, KINDS, Forbidding
 from lesion.studies.truncation.result import Rival
 from lesion.studies.truncation.search import Items, Search, Split
 from lesion.tasks.contrast import forced
@@ -41,7 +41,7 @@ def answers_after_the_search(split: Split) -> dict[str, int]:
     for choice, task in split.tasks.items():
         validation, test = len(split.validation[choice]), len(split.test[choice])
         counts[choice.name] = len(FACTORS) * validation + (1 + DRAWS + 2) * test
-        if task.kind in ("generate", "contrast"):
+        if task.kind in KINDS:
             counts[choice.name] += len(FORBIDDEN) * (validation + 2 * test)
         if task.kind == "generate":
             counts[gold_of(choice).name] = 2 * test
