@@ -72,7 +72,7 @@ def test_a_factor_may_be_given_for_all_edits(capsys, base, edit, tmp_path):
         (["nowhere/at/all", "--edit", "EDIT", "--out", "OUT"], 2, "no folder nowhere/at/all"),
         (["bundled:llama-base", "--edit", "EDIT", "--out", "OUT"], 1, "does not fit bundled:llama-base"),
         (["bundled:llama-base", "--edit", "EDIT", "--force", "--out", "OUT"], 1, "does not fit bundled:llama-base"),
-        (["MODEL", "--edit", "EDIT", "--out", "EDIT/out"], 1, "cannot be written"),
+        (["MODEL", "--edit", "EDIT", "--out", "EDIT/out"], 2, "not a directory. Give --out another place"),
         (["MODEL", "--edit", "EDIT", "--out", "EDIT"], 2, "is no folder"),
         (["MODEL", "--out", "OUT"], 2, "--edit"),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 
 from lesion.atomic import keep
 from lesion.core import shared
-from lesion.edits.files.folder import refuse_occupied
+from lesion.edits.files.folder import refuse_place
 from lesion.errors import LesionError, UsageError
 from lesion.models.source import UNREACHABLE, causes
 from lesion.outputs import refuse_links
@@ -102,7 +102,7 @@ class Remote:
 
         Files that an interrupted fetch has left beside the folder are not loaded again.
         """
-        refuse_occupied(out)
+        refuse_place(out)
         states = [(kind, *self.state(kind)) for kind in KINDS]
         kind, info, about = max(states, key=lambda state: (state[2] is not None, state[1] is not None))
         if info is None:

@@ -8,8 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -345,6 +347,21 @@ def test_a_folder_that_exists_is_refused_and_left_alone(base, tmp_path):
     (tmp_path / "empty").mkdir()
     apply(source, [edit], tmp_path / "empty")
     assert (tmp_path / "empty" / "config.json").is_file()
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_weights_are_read(base, tmp_path, monkeypatch):
+    source, _ = base
+    (source / "model.safetensors").unlink()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(UsageError, match=r"current folder.*Give --out a name in it"):
+        apply(source, "1x0", ".")
+    denied = Mock(side_effect=PermissionError(errno.EACCES, "Permission denied"))
+    monkeypatch.setattr(tempfile, "TemporaryFile", denied)
+    with pytest.raises(UsageError, match=r"Nothing can be written in .*here: permission denied.*another place"):
+        apply(source, "1x0", tmp_path / "here" / "a" / "out")
+    denied.assert_called_once_with(dir=tmp_path / "here")
+    assert not list((tmp_path / "here").iterdir())
 
 
 def test_a_disk_that_is_full_leaves_nothing(base, tmp_path):

@@ -1,5 +1,8 @@
 """GGUF files with their blocks in another order: what is loaded from them is the model reordered in memory."""
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -74,13 +77,18 @@ def test_a_factor_multiplies_what_the_storage_means(kind):
 
 def test_what_cannot_be_written_as_a_gguf_file_is_refused_and_leaves_nothing(tmp_path, capsys):
     path, out = write(tmp_path / "tiny.gguf", llama(), Q8_0), tmp_path / "out.gguf"
+    (tmp_path / "there.gguf").write_text("something")
+    (tmp_path / "folder.gguf").mkdir()
+    for occupied in ("there.gguf", "folder.gguf"):
+        with pytest.raises(UsageError, match="is there already; nothing is overwritten"):
+            save_reordered(path, "0-1", tmp_path / occupied)
+    with pytest.raises(UsageError, match=r"there\.gguf: not a directory"):
+        save_reordered(path, "0-1", tmp_path / "there.gguf" / "out.gguf")
+    assert not (tmp_path / "cache").exists()  # no weight has been converted
     with pytest.raises(UsageError, match="Only a model that is a GGUF file is written as one"):
         save_reordered("bundled:llama-base", "0-7", out)
     with pytest.raises(LesionError, match=r"Multiplied by 1e\+09, blk\.0\.ffn_down\.weight would"):
         save_reordered(path, "0-1", out, edit="0.mlp×1e9")
-    (tmp_path / "there.gguf").write_text("something")
-    with pytest.raises(UsageError, match="is there already"):
-        save_reordered(path, "0-1", tmp_path / "there.gguf")
     done = command(capsys, "apply", path, "--edit", "0.mlp×0.5", "--out", out)
     assert (done.code, "--order" in done.complaint) == (2, True)
     header = read_header(path)
@@ -89,6 +97,29 @@ def test_what_cannot_be_written_as_a_gguf_file_is_refused_and_leaves_nothing(tmp
         save_gguf(lists, out, (0, 1), 2, {}, print)
     assert not out.exists()
     assert not list(tmp_path.glob(".*"))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lesion.edits.files import gguf_order
+from lesion.models.gguf import read_header
+
+gguf_order.copy_bytes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+gguf_order.save_gguf(read_header(Path(sys.argv[1])), Path(sys.argv[2]), (1, 0), 2, {}, print)
+"""
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_the_file_is_not_there_and_the_next_run_removes_what_is_left(tmp_path, capsys):
+    path, out = write(tmp_path / "tiny.gguf", llama(), Q8_0), tmp_path / "out.gguf"
+    done = subprocess.run([sys.executable, "-c", KILLED, path, out], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.glob(".*")
+    assert (out.exists(), left.name.startswith(".out.gguf.partial-")) == (False, True)
+    done = command(capsys, "apply", path, "--order", "1,0", "--out", out)
+    assert (done.code, f"Removed {left}" in done.err, left.exists()) == (0, True, False)
+    assert len(GGUFReader(out).tensors) == len(GGUFReader(path).tensors)
 
 
 def test_the_command_writes_a_gguf_file(tmp_path, capsys):

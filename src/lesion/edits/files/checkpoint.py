@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,8 @@ from lesion.edits.files.folder import (
     copy_others,
     emerging,
     note_made,
-    refuse_occupied,
+    refuse_full,
+    refuse_place,
     rewrite_all,
 )
 from lesion.edits.files.layout import StoredMatrix, bias_factors, places, skeleton
@@ -46,7 +46,7 @@ from lesion.models.load import load
 from lesion.models.quantised import quantisation
 from lesion.models.quiet import quiet
 from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
-from lesion.models.stored import Checkpoint, inside, survey
+from lesion.models.stored import inside, survey
 from lesion.progress import Silent, Watcher
 
 
@@ -221,7 +221,7 @@ def apply(
             there; the checkpoint is quantised, damaged or not in safetensors; `out` cannot be written.
     """
     out, name, watcher = Path(out), str(source), watcher or Silent()
-    refuse_occupied(out)
+    refuse_place(out)
     if weights is not None:
         _refuse_unneeded(name, revision)
         name, revision = str(weights), None
@@ -248,7 +248,7 @@ def apply(
             factors.update({row: factors.get(row, 1.0) * bias_factor for row, bias_factor in rows.items()})
     del network
     total = sum(rows * columns for rows, columns in shapes.values())
-    refuse_full(out, checkpoint)
+    refuse_full(out, checkpoint.bytes)
 
     passes = [EditOnCheckpoint.of(file, force) for file in files]
     effects: dict[str, Effect] = {}
@@ -323,19 +323,6 @@ def _refuse_unneeded(name: str, revision: str | None) -> None:
     config = local_config(name, revision)
     if config and quantisation(config) is None:
         raise UsageError(f"{name} is not quantised, so its own weights are written; leave out --weights.")
-
-
-def refuse_full(out: Path, checkpoint: Checkpoint) -> None:
-    """Refuse before hours of writing what the disk has no room for."""
-    place = next((parent for parent in (out, *out.absolute().parents) if parent.is_dir()), None)
-    if place is None or not os.access(place, os.W_OK):
-        return  # making the folder raises this
-    free = shutil.disk_usage(place).free
-    if free < checkpoint.bytes:
-        raise LesionError(
-            f"The edited model takes {checkpoint.bytes / 1e6:,.1f} MB, and there are {free / 1e6:,.1f} MB left at "
-            f"{place}. Make room, or give --out another place."
-        )
 
 
 def _multiply(factors: Mapping[int | None, float], bias: Tensor) -> None:

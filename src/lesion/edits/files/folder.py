@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -25,6 +26,7 @@ from lesion.atomic import alive
 from lesion.edits.files import card
 from lesion.edits.files.card import AppliedEdit
 from lesion.errors import LesionError, UsageError
+from lesion.files import reason
 from lesion.models.fingerprint import NotFinite, not_finite_in
 from lesion.models.stored import Checkpoint, Entry, inside, write_index
 from lesion.progress import Watcher
@@ -68,8 +70,6 @@ def rewrite(
             del tensor
             del data
         copy_bytes(reading, writing, os.fstat(reading.fileno()).st_size - reading.tell())
-        writing.flush()
-        os.fsync(writing.fileno())
 
 
 def copied(
@@ -102,8 +102,6 @@ def copied(
                 writing.write(data)
                 continue
             copy_bytes(reading, writing, entry.stop - entry.start)
-        writing.flush()
-        os.fsync(writing.fileno())
 
 
 def _has_floats(entry: Entry) -> bool:
@@ -145,13 +143,32 @@ def copy_bytes(reading: Any, writing: Any, size: int) -> None:
         size -= len(data)
 
 
-def refuse_occupied(out: Path) -> None:
-    """Refuse a target that is a file, or a folder in which something lies."""
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise UsageError(f"{out} is there already and is no folder; nothing is overwritten. Give --out a new name.")
+def refuse_place(out: Path, *, folder: bool = True) -> None:
+    """Refuse a target in whose place something lies, but for an empty folder where a `folder` is written, and one that
+    cannot be made: a file is tried beside it, or in the folder above that is there.
+    """
+    if os.path.lexists(out) and not (folder and out.is_dir() and not out.is_symlink()):
+        what = ", and is no folder" if folder else ""
+        raise UsageError(f"{out} is there already{what}; nothing is overwritten. Give --out a new name.")
     if out.is_dir() and any(out.iterdir()):
-        raise UsageError(
-            f"The folder {out} exists and is not empty; nothing in it is overwritten. Give --out a new one."
+        raise UsageError(f"The folder {out} is not empty; nothing in it is overwritten. Give --out a new one.")
+    if out.is_dir() and (os.path.ismount(out) or out.samefile(".")):
+        raise UsageError(f"{out} is the current folder or a disk, which is not replaced. Give --out a name in it.")
+    place = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise UsageError(f"Nothing can be written in {place}: {reason(error)}. Give --out another place.") from error
+
+
+def refuse_full(out: Path, size: int) -> None:
+    """Refuse before hours of writing what the disk has no room for, `size` in bytes."""
+    place = next(parent for parent in out.absolute().parents if parent.is_dir())
+    if (free := shutil.disk_usage(place).free) < size:
+        raise LesionError(
+            f"The edited model takes {size / 1e6:,.1f} MB, and there are {free / 1e6:,.1f} MB left at {place}. Make"
+            " room, or give --out another place."
         )
 
 

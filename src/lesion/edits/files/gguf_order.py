@@ -6,9 +6,7 @@ change. A factor multiplies the half-precision scales of a quantised tensor, so 
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lesion.edits.files.folder import copy_bytes, emerging
+from lesion.edits.files.folder import copy_bytes, emerging, refuse_full
 from lesion.errors import LesionError
 from lesion.models.gguf import ALIGNMENT, MAGIC, Header, Tensor
 from lesion.models.order import Order
@@ -93,10 +91,7 @@ def save_gguf(
     """
     refuse_unwritable(header, blocks)
     written = _written(header, order, blocks)
-    size = sum(tensor.stop - tensor.start for tensor, _, _ in written)
-    place = next(parent for parent in out.absolute().parents if parent.is_dir())
-    if (free := shutil.disk_usage(place).free) < size:
-        raise LesionError(f"{out} takes {size / 1e6:,.1f} MB, and there are {free / 1e6:,.1f} MB left at {place}.")
+    refuse_full(out, sum(tensor.stop - tensor.start for tensor, _, _ in written))
     alignment = int(header.metadata.get("general.alignment", ALIGNMENT))
     with header.path.open("rb") as reading, emerging(out, note, folder=False) as partial:
         with partial.open("wb") as writing:
@@ -119,8 +114,6 @@ def save_gguf(
                     data = np.frombuffer(bytearray(reading.read(tensor.stop - tensor.start)), np.uint8)
                     writing.write(multiplied(data, tensor.kind, factor, name).tobytes())
             writing.write(bytes(-writing.tell() % alignment))
-            writing.flush()
-            os.fsync(writing.fileno())
 
 
 def _written(header: Header, order: Order, blocks: int) -> list[tuple[Tensor, str, int]]:

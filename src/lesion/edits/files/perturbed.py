@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.files.checkpoint import resolve
-from lesion.edits.files.folder import as_tensor, copy_others, emerging, refuse_occupied, rewrite_all
+from lesion.edits.files.folder import as_tensor, copy_others, emerging, refuse_place, rewrite_all
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import not_finite_in
 from lesion.models.stored import FLOATS, Checkpoint, Entry, inside, survey
@@ -90,7 +90,7 @@ def perturb(
     if not (scale > 0 and math.isfinite(scale)):
         raise UsageError(f"The noise is so many times as large as the child's change: a number above 0, not {scale}.")
     out, watcher = Path(out), watcher or Silent()
-    refuse_occupied(out)
+    refuse_place(out)
     source, child = _both(str(base), str(like))
     squares = {"child": 0.0, "written": 0.0, "base": 0.0}
     changed: set[str] = set()

@@ -14,8 +14,8 @@ from typing import Any
 from lesion.arguments import validated
 from lesion.edits.edit import BASELINE, Edit, EditLike, ScaleAttention, ScaleMlp, as_edit, number, parts
 from lesion.edits.files import card
-from lesion.edits.files.checkpoint import config_of, local_config, refuse_full, refuse_quantised, resolve
-from lesion.edits.files.folder import base_card, copied, copy_others, emerging, note_made, refuse_occupied
+from lesion.edits.files.checkpoint import config_of, local_config, refuse_quantised, resolve
+from lesion.edits.files.folder import base_card, copied, copy_others, emerging, note_made, refuse_full, refuse_place
 from lesion.edits.files.gguf_order import named_by, save_gguf
 from lesion.edits.files.layout import skeleton as network_of
 from lesion.edits.files.layout import tensors_of
@@ -91,9 +91,10 @@ def save_reordered(
             something of every block.
     """
     out, name, watcher = Path(out), str(source), watcher or Silent()
-    refuse_occupied(out)
+    as_gguf = out.suffix.lower() == SUFFIX
+    refuse_place(out, folder=not as_gguf)
     refuse_quantised(local_config(name, revision), name)
-    header = _gguf(name, revision) if out.suffix.lower() == SUFFIX else None
+    header = _gguf(name, revision) if as_gguf else None
     folder = resolve(name, revision)
     if out.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{out} lies inside the model's own folder; give --out another place.")
@@ -118,7 +119,7 @@ def save_reordered(
         for new in several
         if (factor := damped.get(known.get(tensor, ""), {}).get(_numbered(new)[1] or 0)) is not None
     }
-    refuse_full(out, checkpoint)
+    refuse_full(out, checkpoint.bytes)
     with emerging(out, watcher.note) as partial:
         _write(checkpoint, partial, names, factors, watcher, name)
         left_out = copy_others(folder, partial, checkpoint, ())
