@@ -128,13 +128,16 @@ def test_a_key_has_the_strength_of_the_bars_and_names_none_that_is_not_drawn():
 
 
 def test_the_key_of_a_map_has_numbers_in_the_colours_that_are_drawn():
-    def key(records: list) -> list[tuple[str, str, float]]:
-        figure = Map("drop", "layer", "model").figure(records, "drawn")
+    def key(records: list, full: float | None = None) -> list[tuple[str, str, float]]:
+        figure = Map("drop", "layer", "model", full=full).figure(records, "drawn")
         return [(line.name, line.colour, line.area) for line in figure.legend]
 
     losses = [("25", theme.LOSS, 0.5), ("50", theme.LOSS, 1.0)]
     assert key(ONE) == [*losses, ("−6", theme.GAIN, 0.125), ("−12", theme.GAIN, 0.25)]
     assert key(ONE[1:2]) == losses
+    capped = [("10", theme.LOSS, 0.5), ("20 or more", theme.LOSS, 1.0)]
+    assert key(ONE, full=0.2) == [*capped, ("−6", theme.GAIN, 0.3125), ("−12", theme.GAIN, 0.625)]
+    assert key(ONE, full=0.1)[2:] == [("−5", theme.GAIN, 0.5), ("−10 or less", theme.GAIN, 1.0)]
 
 
 def test_panels_share_their_axes_and_are_named_by_what_differs():

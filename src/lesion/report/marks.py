@@ -296,7 +296,8 @@ class Map(Mark):
 
     @override
     def legend(self, records: Sequence[Record]) -> tuple[Series, ...]:
-        """Half and the whole of the largest number of either sign whose colour shows; signs where units differ.
+        """Half and the whole of the largest number of either sign whose colour shows, or of that from which on the
+        colour is full; signs where units differ.
 
         Where another field is written in the cells, it is that field of the strongest cell of either sign.
         """
@@ -318,8 +319,9 @@ class Map(Mark):
                 text = _short(shown_of(most, self.shown), value_of(most, self.shown))
                 entries.append(Series(text, colour=colour, area=min(1.0, largest / full)))
                 continue
-            sizes = {_short(value, sign * size): size for size in (largest / 2, largest)}
-            entries += [Series(text, colour=colour, area=min(1.0, size / full)) for text, size in sizes.items()]
+            most, beyond = min(largest, full), f" or {'more' if sign > 0 else 'less'}" if largest > full else ""
+            sizes = {_short(value, sign * most / 2): most / 2, f"{_short(value, sign * most)}{beyond}": most}
+            entries += [Series(text, colour=colour, area=size / full) for text, size in sizes.items()]
         return tuple(entries)
 
     @override
