@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import made_profiles as made
 import numpy as np
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lesion.errors import UsageError
+from lesion.report.publishing import html
 from lesion.statistics.paired import holm
 from lesion.studies.overlay import summary as overlay
-from lesion.studies.overlay.report import do_studies_agree
+from lesion.studies.overlay.report import OverlayResult, do_studies_agree
 from lesion.studies.overlay.summary import needed, permutation_p, spearman, summarise
 
 values = st.lists(st.integers(-4, 4), min_size=4, max_size=5)
@@ -88,6 +90,19 @@ def test_of_pairs_fixed_beforehand_alone_there_is_a_p(folders):
     [claim] = do_studies_agree(summary)
     assert claim.rows == ((of, tested[0]),)
     assert claim.sentences[-1].startswith("1 of 1 pair of different studies that were fixed beforehand agree")
+
+
+def test_a_page_writes_tasks_in_short_and_a_pair_may_be_given_as_it_stands_there(folders, tmp_path):
+    *others, _ = folders
+    search = made.truncation(tmp_path / "cut", [made.cell(layer, 0.1 * layer, 0.5) for layer in range(6)])
+    drops = {"primer:atlas": [0.1, 0.3, 0.2, 0.5, 0.4, 0.9]}
+    summary = summarise([*others, search, made.layers(tmp_path / "facts", drops)], pairs=["drop · atlas ~ density"])
+    [of] = summary.models
+    assert [profile.tasks for profile in of.profiles] == [("primer:atlas",), *[("sums",)] * (len(of.profiles) - 1)]
+    assert of.profiles[0].label == "drop · primer:atlas"
+    result = OverlayResult("folder", summary)
+    assert "rop · atlas rises with density" in result.verdict
+    assert re.findall(r"primer:\w+", html(result.page())) == ["primer:atlas"]  # the note on short names
 
 
 @pytest.mark.parametrize(

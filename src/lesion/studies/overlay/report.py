@@ -178,7 +178,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
 
     @override
     def text(self, *, every: bool = False) -> RenderableType:
-        parts = self.parts()  # names of profiles are too long for a table of ten rows
+        parts = self.shown_parts  # names of profiles are too long for a table of ten rows
         return terminal(parts if every else [replace(part, rows=None) for part in parts], every=every)
 
     @property

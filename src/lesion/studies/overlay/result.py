@@ -47,7 +47,7 @@ class Profile(Row):
     """One number per block.
 
     Attributes:
-        label: unique within the model.
+        label: unique within the model; tasks: those that it names.
         values: one per block: points lost (0…1), NMI, share of weights selected (0…1) or nats.
         low, high: intervals or spreads, None where none is known.
         critical: blocks that the study calls critical; of layer studies only.
@@ -57,6 +57,7 @@ class Profile(Row):
     model: str = column("Model", label=True)
     kind: Kind = column("Study", lambda kind: KINDS[kind], label=True)
     label: str = column("Profile", label=True)
+    tasks: tuple[str, ...] = ()
     source: str = column(default="")
     unit: Unit = column(default="points")
     blocks: tuple[int, ...]

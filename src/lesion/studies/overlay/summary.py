@@ -20,6 +20,7 @@ from lesion.core.store import Store
 from lesion.core.values import Summary, read_summary, studies_in, summary_kind
 from lesion.errors import UsageError
 from lesion.plain import short
+from lesion.report.names import Names, names_in
 from lesion.report.values import Estimate, Mean
 from lesion.statistics.paired import ALPHA, holm
 from lesion.studies.ablation.result import AblationSummary
@@ -122,6 +123,7 @@ def _layers(name: str, summary: AblationSummary) -> Parts:
                     model=model.model,
                     kind="layers",
                     label=f"drop · {PLACES[unit]}{result.task}{scaled}",
+                    tasks=(result.task,),
                     critical=tuple(cell.layer for cell in cells if cell.critical),
                     ranked=not stopped,
                     source=name,
@@ -145,10 +147,9 @@ def _drift(name: str, summary: DriftSummary) -> Parts:
         after = [(layer - 1, _spread(value)) for layer, value in nmi.items() if layer > 0]
         # The curve adds up what the blocks take, so that its ranks are mostly those of the depth.
         for label, rows, ranked in (("NMI lost in the block", lost, True), ("NMI after the block", after, False)):
+            about = {"model": model.name, "kind": "drift", "tasks": (summary.study.task.name,), "source": name}
             label = f"drift, {label} · {summary.study.task.name}"
-            yield from _profile(
-                rows, model=model.name, kind="drift", label=label, unit="nmi", ranked=ranked, source=name
-            )
+            yield from _profile(rows, label=label, unit="nmi", ranked=ranked, **about)
 
 
 def _spread(value: Mean) -> Estimate:
@@ -178,8 +179,9 @@ def _isolation(name: str, summary: IsolationSummary) -> Parts:
             continue
         ends = {block: {"low": min(each), "high": max(each)} for block, each in shares.items() if len(each) > 1}
         rows = ((block, Estimate(value=mean, **ends.get(block, {}))) for block, mean in means.items())
+        about = {"model": isolation.model, "kind": "isolation", "tasks": (isolation.study.skill,), "source": name}
         label = f"density · {method}, {100 * keep:g} % · {isolation.study.skill}"
-        yield from _profile(rows, model=isolation.model, kind="isolation", label=label, unit="share", source=name)
+        yield from _profile(rows, label=label, unit="share", **about)
         if len(used) < len(own):
             selections = f"{len(own)} selections by {method}"
             yield f"{name}: of {selections} those of the smallest share from {-fewest:,} texts are drawn."
@@ -202,10 +204,11 @@ def _truncation(name: str, summary: TruncationSummary) -> Parts:
             best = gains.setdefault(outcome.task, {})
             if cell.layer not in best or gain.value > (best[cell.layer].value or 0.0):
                 best[cell.layer] = gain
-    about = {"model": summary.model.name, "kind": "truncation", "source": name}
+    tasks = tuple(task.name for task in summary.tasks)
+    about = {"model": summary.model.name, "kind": "truncation", "tasks": tasks, "source": name}
     for task, best in gains.items():
         yield from _profile(best.items(), label=f"best truncation · {task}", **about)
-    label = "best truncation by log-probability · " + ", ".join(task.name for task in summary.tasks)
+    label = f"best truncation by log-probability · {', '.join(tasks)}"
     rows = ((block, Estimate(value=value)) for block, value in screen.items())
     yield from _profile(rows, label=label, unit="nats", **about)
 
@@ -321,10 +324,11 @@ def _chosen(text: str, profiles: Sequence[Profile]) -> frozenset[str] | None:
             " mathneuro'."
         )
     ends: list[Profile] = []
+    ranked = [profile for profile in profiles if profile.ranked]
+    in_short = Names(tuple(names_in(tuple(profiles))))  # as pages write them
     for side in sides:
-        ranked = [profile for profile in profiles if profile.ranked]
         fitting = [profile for profile in ranked if profile.label == side] or [
-            profile for profile in ranked if side.lower() in profile.label.lower()
+            each for each in ranked if side.lower() in f"{each.label}\n{in_short(each.label)}".lower()
         ]
         if len(fitting) > 1:
             raise UsageError(
