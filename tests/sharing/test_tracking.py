@@ -1,13 +1,15 @@
 """Trackers: what they are told of a study, by stand-ins of the libraries and, where they are installed, by these."""
 
+import os
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from commandline import lesion
+from commandline import lesion, write
 
 ASKED = ["ablate", "bundled:llama-base", "--task", "primer:atlas", "--items", "4", "--layers", "1", "--batch-size", "4"]
 
@@ -55,15 +57,13 @@ def test_progress_claims_and_figures_reach_a_tracker_of_runs(library, capsys, tm
     )
     ((_, begun),) = library.named("init")
     assert (begun["project"], begun["name"], begun["config"]["seed"]) == ("lesion", "ablation", "0")
-    *progress, last = library.named("log")
+    *progress, told, drawn = library.named("log")
     steps = [named["step"] for _, named in progress]
     assert steps == sorted(set(steps))
     assert steps[-1] == 8  # of four items without and with the edit
     assert progress[-1][0][0] == {"answers": 8.0, "share done": 1.0}
-    shown = last[0][0]
-    (claims,) = [value.named["data"] for key, value in shown.items() if key == "claims"]
-    assert claims[0][0] in " ".join(done.out.split())
-    assert {key for key in shown if key != "claims"} == {path.stem for path in Path("study/figures").glob("*.png")}
+    assert told[0][0]["claims"].named["data"][0][0] in " ".join(done.out.split())
+    assert drawn[0][0].keys() == {path.stem for path in Path("study/figures").glob("*.png")}
     assert library.named("finish")
 
 
@@ -86,9 +86,10 @@ def test_paths_stay_here(library, capsys, folder, tmp_path):
 
 def test_a_tracker_that_fails_on_the_way_ends_no_study(library, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    library.broken = ("log", "finish")
+    library.broken = ("log", "Table")
     done = lesion(capsys, *ASKED, "--out", "study", "--track", "trackio")
     assert done.code == 0
+    assert library.named("finish")
     assert done.err.count("The tracker failed (no log); the study goes on without it.") == 1
 
 
@@ -129,6 +130,22 @@ def test_the_real_trackio_keeps_a_run(capsys, tmp_path, monkeypatch):
     with sqlite3.connect(tmp_path / "runs" / "lesion.db") as runs:
         kept = [str(row) for row in runs.execute("SELECT * FROM metrics")]
     assert any('"answers":8.0' in row for row in kept)
+
+
+def test_the_real_wandb_keeps_a_run_without_the_paths_of_the_command(tmp_path):
+    pytest.importorskip("wandb")
+    write(tmp_path / "private.jsonl", ({"prompt": f"{n} + 1 =", "answer": f"{n + 1}"} for n in range(4)))
+    asked = ["ablate", "bundled:llama-base", "--task", tmp_path / "private.jsonl", "--layers", "1", "--anyway"]
+    words = [sys.executable, "-m", "lesion", *asked, "--out", tmp_path / "study", "--track", "wandb"]
+    # On its own: what wandb keeps of a command, it reads from the process.
+    done = subprocess.run(words, cwd=tmp_path, env=os.environ | {"WANDB_MODE": "offline"}, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    (run,) = tmp_path.glob("wandb/offline-run-*")
+    (record,) = run.glob("*.wandb")
+    kept = b"".join(path.read_bytes() for path in (record, *run.glob("files/**/*.*")))
+    assert all(word in kept for word in (b"share done", b"private.jsonl", b'"columns":["claim"]'))
+    assert str(tmp_path).encode() not in kept
+    assert list(run.glob("files/media/images/drop_*.png"))
 
 
 def test_the_real_mlflow_keeps_a_run(capsys, tmp_path, monkeypatch):

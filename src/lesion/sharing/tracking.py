@@ -23,6 +23,8 @@ LIBRARIES = ("trackio", "wandb", "mlflow")
 PROJECT = "lesion"
 SHOWN_BY = {"trackio": f"trackio show --project {PROJECT}", "mlflow": "mlflow ui"}
 """Commands that show the runs here; wandb says itself where they are."""
+ALONE = {"settings": {"console": "off", "disable_git": True, "x_disable_meta": True}}
+"""Has wandb keep what it is given alone: not what is printed, the command and the repository, with paths in them."""
 EVERY = 5.0
 """Seconds between two points of progress."""
 
@@ -32,23 +34,26 @@ class Runs:
 
     def __init__(self, library: Any) -> None:
         self._library = library
+        self._alone = ALONE if library.__name__ == "wandb" else {}
 
     def begin(self, name: str, settings: Mapping[str, str]) -> None:
         """A run of the project `lesion`."""
-        self._library.init(project=PROJECT, name=name, config=dict(settings))
+        self._library.init(project=PROJECT, name=name, config=dict(settings), **self._alone)
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         """A point of each curve."""
         self._library.log(dict(numbers), step=step)
 
     def end(self, claims: Sequence[str], figures: Sequence[Path]) -> None:
-        """Claims as a table, figures as pictures; neither where the study broke off."""
-        shown: dict[str, Any] = {figure.stem: self._library.Image(str(figure)) for figure in figures}
-        if claims:
-            shown["claims"] = self._library.Table(columns=["claim"], data=[[claim] for claim in claims])
-        if shown:
-            self._library.log(shown)
-        self._library.finish()
+        """Claims as a table, figures as pictures; neither where the study broke off. The run ends also if one fails."""
+        try:
+            if claims:
+                table = self._library.Table(columns=["claim"], data=[[claim] for claim in claims])
+                self._library.log({"claims": table})
+            if figures:
+                self._library.log({figure.stem: self._library.Image(str(figure)) for figure in figures})
+        finally:
+            self._library.finish()
 
 
 class Mlflow:
