@@ -319,8 +319,8 @@ class Map(Mark):
                 text = _short(shown_of(most, self.shown), value_of(most, self.shown))
                 entries.append(Series(text, colour=colour, area=min(1.0, largest / full)))
                 continue
-            most, beyond = min(largest, full), f" or {'more' if sign > 0 else 'less'}" if largest > full else ""
-            sizes = {_short(value, sign * most / 2): most / 2, f"{_short(value, sign * most)}{beyond}": most}
+            end, beyond = min(largest, full), f" or {'more' if sign > 0 else 'less'}" if largest > full else ""
+            sizes = {_short(value, sign * end / 2): end / 2, f"{_short(value, sign * end)}{beyond}": end}
             entries += [Series(text, colour=colour, area=size / full) for text, size in sizes.items()]
         return tuple(entries)
 
