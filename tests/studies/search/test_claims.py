@@ -4,7 +4,7 @@ import pytest
 
 from lesion.report.values import Estimate
 from lesion.studies.search import report
-from lesion.studies.search.report import (
+from lesion.studies.search.result import (
     CandidateRow,
     CandidateTest,
     ContestChoice,
@@ -230,6 +230,48 @@ def test_running_text_is_held_against_the_margin_in_percent(verdict, text):
     assert ("on test items, at a loss of more than the margin on wiki." in first) == (verdict == "worse")
     shown = summary(on_test(GAIN), texts=[passage])
     assert report._held(shown, shown.choices[0]) == (verdict != "worse")
+
+
+def on_texts(ratio, candidate=TWICE, contest="better", verdict=None, **values):
+    given = {
+        "task": "wiki", "contest": contest, "candidate": candidate, "model": "m", "edit": "baseline", "texts": 40,
+        "tokens": 9000, "baseline": 20.0, "perplexity": 20.0 * ratio[0], "ratio": estimate(*ratio),
+        "verdict": verdict, "control": False, "rivals": (1.5, 3.25),
+    }  # fmt: skip
+    return TextTest(**{**given, **values})
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        ((0.9, 0.85, 0.95), "falls from 20 to 18: × 0.900 [0.850, 0.950], 40 texts."),
+        ((1.5, 1.4, 1.6), "rises from 20 to 30: × 1.500 [1.400, 1.600], 40 texts."),
+        ((1.05, 0.98, 1.1), "goes from 20 to 21: × 1.050 [0.980, 1.100], 40 texts: not shown to be a change."),
+    ],
+)
+def test_a_perplexity_moves_where_its_interval_excludes_1_beside_random_candidates(ratio, text):
+    read = on_texts(ratio)
+    others = " 2 random candidates of the kind, 3 blocks twice (×0.5), multiply it by 1.50 to 3.25."
+    assert said(report.what_the_test_shows, texts=[read]) == f"With {TWICE}, the perplexity of wiki {text}{others}"
+    choice = ContestChoice(contest="better", candidate=TWICE, candidates=480, finalists=16, gain=0.1)
+    held = ratio[2] < 1
+    assert report._held(summary(texts=[read], choices=[choice]), choice) == held
+    worse = on_texts((1.5, 1.4, 1.6), task="prose", control=True, verdict="worse")
+    assert not report._held(summary(texts=[read, worse], choices=[choice]), choice)
+    moved = said(report.what_the_test_shows, texts=[read, worse])
+    assert (", at a loss of more than the margin on prose." in moved) == ("not shown" not in text)
+
+
+def test_of_dropped_runs_the_longest_is_named_whose_perplexity_rises_by_less_than_the_margin():
+    within = on_texts((1.01, 1.0, 1.019), OUT, "drop 1", "no worse")
+    beyond = on_texts((1.5, 1.4, 1.6), RUN, "drop 2", "worse")
+    text = said(report.what_can_be_left_out, texts=[within, beyond])
+    assert text.startswith(f"With {OUT}, the perplexity of wiki rises by less than 2 %.")
+    lost = on_test(LOSS, OUT, "drop 1", "sums", control=True, verdict="worse")
+    text = said(report.what_can_be_left_out, lost, texts=[within, beyond])
+    assert f"{OUT}, the perplexity of wiki rises by less than 2 %, but sums loses more than the margin." in text
+    text = said(report.what_can_be_left_out, texts=[beyond])
+    assert text.startswith("No run left out is shown to raise the perplexity of wiki by less than 2 %.")
 
 
 def test_the_gain_on_the_items_that_chose_stands_beside_what_luck_gives():

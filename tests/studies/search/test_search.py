@@ -28,7 +28,7 @@ from lesion.studies.search import report
 from lesion.studies.search.run import summarise
 from lesion.studies.search.search import Networks, Search, candidates
 from lesion.studies.search.study import METHOD
-from lesion.tasks.catalogue import find
+from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_passage
 from runs import recall_search, run_search
 from tiny import save as save_network
@@ -279,10 +279,24 @@ def last_half(file):
     return sorted(ids, key=lambda each: hashlib.sha256(f"0:{each}".encode()).digest())[len(ids) // 2 :]
 
 
-def test_a_control_of_running_text_has_the_ratio_of_plain_perplexities_and_a_task_cannot_be_one(llama, tmp_path):
-    file = questions(tmp_path / "q.jsonl", tiny("llama"), 12)
-    (tmp_path / "t.txt").write_text("\n\n".join(f"{prompt(n)} " * 30 for n in range(5)))
-    control = f"text:{tmp_path / 't.txt'}"
+def lost(network, passages) -> list[float]:
+    """What plain transformers loses of every passage, in nats."""
+    losses = []
+    for ahead, passage in passages:
+        with torch.no_grad():
+            logits = network(torch.tensor([[*ahead, *passage]])).logits[0, len(ahead) - 1 : -1].double()
+        losses.append(-float(logits.log_softmax(-1)[range(len(passage)), list(passage)].sum()))
+    return losses
+
+
+def running_text(folder, passages: int) -> str:
+    """A task of running text."""
+    (folder / "t.txt").write_text("\n\n".join(f"{prompt(n)} " * 30 for n in range(passages)))
+    return f"text:{folder / 't.txt'}"
+
+
+def test_a_control_of_running_text_has_the_ratio_of_plain_perplexities(llama, tmp_path):
+    file, control = questions(tmp_path / "q.jsonl", tiny("llama"), 12), running_text(tmp_path, 5)
     what = study(file, family=["drop"], lengths=[1], controls=[control], margin=30)
     result = run_search(what, tmp_path / "out", model=llama)
     (row,) = result.summary.texts
@@ -291,19 +305,51 @@ def test_a_control_of_running_text_has_the_ratio_of_plain_perplexities_and_a_tas
     order = [block for block in range(3) if row.candidate != f"block {block} left out"]
 
     def perplexity(network):
-        lost = 0.0
-        for ahead, passage in passages:
-            with torch.no_grad():
-                logits = network(torch.tensor([[*ahead, *passage]])).logits[0, len(ahead) - 1 : -1].double()
-            lost -= float(logits.log_softmax(-1)[range(len(passage)), list(passage)].sum())
-        return np.exp(lost / row.tokens)
+        return np.exp(sum(lost(network, passages)) / row.tokens)
 
     before, after = perplexity(tiny("llama")), perplexity(by_hand(tiny("llama"), order))
     assert (row.baseline, row.perplexity, row.ratio.value) == pytest.approx((before, after, after / before), rel=1e-4)
     (claim,) = report.whether_controls_are_worse(result.summary)
     assert "perplexity" in claim.text
-    with pytest.raises(LesionError, match=r"is scored, not judged.*search by a task that is answered"):
-        run_search(study(control, family=["drop"], lengths=[1]), tmp_path / "other", model=llama)
+    with pytest.raises(LesionError, match=r"chooses by perplexity and .*q\.jsonl by accuracy.*--control"):
+        run_search(study(file, tasks=[str(file), control]), tmp_path / "other", model=llama)
+
+
+def test_running_text_chooses_by_its_perplexity_and_other_text_tests(llama, tmp_path):
+    task = running_text(tmp_path, 12)
+    what = study(task, family=["drop", "repeat"], lengths=[1], margin=1)
+    result = run_search(what, tmp_path / "out", model=llama)
+    summary, items = result.summary, draw(find(task), None, what.seed)
+    (split,) = summary.tasks
+    passages = [encode_passage(llama, find(task), item) for item in items]
+    chose, test = passages[: split.choice_items], passages[len(passages) - split.test_items :]
+    orders = {f"block {n} left out": [b for b in range(3) if b != n] for n in range(3)}
+    orders |= {f"block {n} twice": [*range(n + 1), *range(n, 3)] for n in range(3)}
+    networks = {name: by_hand(tiny("llama"), order) for name, order in orders.items()}
+    before = sum(lost(tiny("llama"), chose))
+    tokens = sum(len(passage) for _, passage in chose)
+    gains = {name: (before - sum(lost(network, chose))) / tokens for name, network in networks.items()}
+    assert {row.name: row.gain for row in summary.candidates} == pytest.approx(gains, abs=1e-5)
+    for choice in summary.choices:
+        best = max((name for name in gains if ("left" in name) == (choice.contest == "drop 1")), key=gains.get)
+        assert choice.candidate == best
+        assert (choice.nothing is None) == (choice.contest == "drop 1" or gains[best] > 0)
+    for row in summary.texts:
+        ratios = {
+            name: np.exp((sum(lost(network, test)) - sum(lost(tiny("llama"), test))) / row.tokens)
+            for name, network in networks.items()
+        }
+        assert row.ratio.value == pytest.approx(ratios[row.candidate], rel=1e-4)
+        alike = [name for name in ratios if name.split()[2:] == row.candidate.split()[2:] and name != row.candidate]
+        assert sorted(row.rivals) == pytest.approx(sorted(ratios[name] for name in alike), rel=1e-4)
+    assert not summary.tests
+    assert "the perplexity of t falls from" in result.verdict
+    screened = run_search(study(task, family=["repeat"], lengths=[1], screen=1), tmp_path / "screened", model=llama)
+    seen = passages[: screened.summary.candidates[0].screened]
+    before, tokens = sum(lost(tiny("llama"), seen)), sum(len(passage) for _, passage in seen)
+    gains = {name: (before - sum(lost(network, seen))) / tokens for name, network in networks.items()}
+    for row in screened.summary.candidates:
+        assert row.screen == pytest.approx(gains[row.name], abs=1e-5)
 
 
 def test_the_page_begins_with_the_test_and_files_have_every_number(llama, tmp_path, tab):

@@ -1,35 +1,42 @@
-"""The result of a search: its rows, how they are drawn, and what is claimed of them.
-
-Accuracies and shares are in 0…1, log-probabilities in nats.
-"""
+"""The page of a search: what is claimed of its numbers, and how they are drawn."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from lesion.core.values import Summary
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded, Prose
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
-from lesion.report.rows import Row, Rows, column, derived, p_text
+from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
-from lesion.report.values import CHANGE, FIGURES, NATS, SHARE, Estimate, Number, Value, decimals, omitted
+from lesion.report.values import CHANGE, SHARE, Estimate, decimals
 from lesion.report.wording import counted
+from lesion.studies.search.result import (
+    CandidateRow,
+    CandidateTest,
+    ContestChoice,
+    Forbidden,
+    Luck,
+    RandomCandidate,
+    SearchSummary,
+    TextTest,
+)
 from lesion.studies.search.search import BETTER
-from lesion.studies.search.study import Family, SearchStudy
 from lesion.studies.truncation.report import (
     CHOSEN_APART,
     GAINS_FIRST,
     NO_HELP,
     UNSHOWN,
+    VERBS,
     SearchedResult,
     but_forbidding,
     ends,
@@ -38,229 +45,7 @@ from lesion.studies.truncation.report import (
     one_answer,
     size,
 )
-from lesion.studies.truncation.result import Gained, SearchedModel, forbidding
-
-Verdict = Literal["no worse", "worse", "cannot be told"]
-"""Of a loss and a margin: whether the interval lies within it, beyond it, or about it."""
-
-
-class TaskSplit(Value):
-    """A task or control, and how many of its items screened, chose and tested."""
-
-    name: str
-    kind: str
-    control: bool
-    screen_items: int
-    choice_items: int
-    test_items: int
-
-
-class CandidateRow(Row):
-    """One candidate, and what became of it.
-
-    Attributes:
-        first: the first block that it changes, of `length`.
-        how: what is done, whatever the blocks.
-        model, edit: the network in which it was evaluated, and the edit of that network, as the answers name them.
-        screen: mean log-probability of the gold answers minus the unedited model's, on so many items of the screen.
-        gain: accuracy on the items that choose minus the unedited model's, mean over tasks.
-        gold_gain: likewise the log-probability of the gold answers.
-    """
-
-    name: str = column("Candidate", label=True)
-    family: Family = column("Family")
-    contest: str = column()
-    first: int = column("First block")
-    length: int = column()
-    how: str = column()
-    model: str = column()
-    edit: str = column()
-    screen: Number = column("Screen", NATS, default=None)
-    screened: int | None = column("Items of the screen", default=None)
-    gain: Number = column("Gain", CHANGE, default=None)
-    gold_gain: Number = column("Gold", NATS, default=None)
-    state: str = column("State")
-    chosen: bool = column(default=False)
-
-
-class Luck(Row):
-    """What the best of so many candidates gains by luck: `share` of draws gain at least so much."""
-
-    gain: float = column("Gain at least", CHANGE)
-    share: float = column("Share of draws", SHARE)
-
-
-class ContestChoice(Value):
-    """What was chosen in one contest.
-
-    Attributes:
-        candidate: the best on the items that choose; nothing: why it was not chosen.
-        candidates, finalists: how many there were, and how many were left by the screen.
-        gain: of the best, on the items that choose; mean over tasks.
-        luck: of those that are to be better, the gain of the best of the finalists where none differs: median and
-            the ends of the middle 95 %, with the p of the best.
-        order, edit: as `lesion apply` takes them; empty: the model's own, none.
-    """
-
-    contest: str
-    candidate: str | None = None
-    nothing: str | None = None
-    candidates: int
-    finalists: int
-    gain: Number = None
-    luck: Estimate | None = None
-    order: str = ""
-    edit: str = ""
-
-
-class OfChosen(Row):
-    """A chosen candidate on a task or control."""
-
-    task: str = column("Task", label=True)
-    contest: str = column()
-    candidate: str = column("Candidate", label=True)
-    model: str = column()
-    edit: str = column()
-
-
-class CandidateTest(OfChosen):
-    """A chosen candidate on the test items of a task or control; gains are against the unedited model there.
-
-    Attributes:
-        gain: of accuracy, with the p of McNemar's exact test; corrected by Holm where there are several tasks. Of a
-            control or a dropped run the interval is corrected for their number (Bonferroni), and `verdict` follows from
-            it, where there is more than the margin above guessing to lose.
-    """
-
-    control: bool = column("Control")
-    items: int = column("Items")
-    baseline: float = column("Unedited", SHARE)
-    accuracy: Estimate = column("Accuracy", SHARE)
-    gain: Estimate = column("Gain", CHANGE, p="p")
-    gold_gain: Estimate | None = column("Gold", NATS, default=None)
-    verdict: Verdict | None = column("Within the margin", default=None)
-    one_answer: bool = column("One answer", default=False)
-
-    @property
-    def shown(self) -> int:
-        """The side of 0 on which the gain is shown to lie; 0: it is not shown to differ from 0."""
-        return 0 if self.one_answer else self.gain.shown
-
-
-class TextTest(OfChosen):
-    """A chosen candidate on a control of running text.
-
-    Attributes:
-        texts, tokens: how many were read.
-        baseline, perplexity: of the unedited model, and with the candidate.
-        ratio: of the second to the first, with an interval that is corrected for the number of controls and dropped
-            runs (Bonferroni); `verdict` follows from it: no worse where it rises by less than the margin, in percent.
-    """
-
-    texts: int = column("Texts")
-    tokens: int = column("Tokens")
-    baseline: Number = column("Unedited", FIGURES)
-    perplexity: Number = column("Perplexity", FIGURES)
-    ratio: Estimate = column("Ratio", decimals(3))
-    verdict: Verdict = column("Within the margin")
-
-
-class RandomCandidate(Row):
-    """A random candidate of the kind of the chosen one on a task's test items; `beyond`: what the chosen one adds."""
-
-    task: str = column("Task", label=True)
-    contest: str = column()
-    name: str = column("Rival", label=True)
-    model: str = column()
-    edit: str = column()
-    items: int = column("Items")
-    accuracy: Estimate = column("Accuracy", SHARE)
-    gain: Estimate = column("Gain", CHANGE)
-    beyond: Estimate = column("The chosen adds", CHANGE, p="p")
-
-
-class Forbidden(Row):
-    """The unedited model with its most frequent wrong first tokens forbidden, on a task's test items.
-
-    It stands beside the gain of a chosen candidate that the test shows.
-
-    Attributes:
-        tokens: their texts; so many as are best on the items that screen and choose.
-        helps: whether that is better there than to forbid none.
-        gain: over the unedited model.
-        instead: what the chosen candidate has more, without tokens forbidden.
-        both: accuracy of the candidate with these tokens forbidden; beyond: that minus `accuracy`.
-    """
-
-    task: str = column("Task", label=True)
-    contest: str = column()
-    candidate: str = column("Candidate", label=True)
-    items: int = column("Items")
-    tokens: tuple[str, ...] = ()
-    helps: bool = column("Helps where it was chosen")
-    accuracy: Estimate = column("Accuracy", SHARE)
-    gain: Estimate = column("Gain", CHANGE, p="p_gain")
-    instead: Estimate = column("Candidate − forbidding", CHANGE, p="p_instead")
-    both: Estimate = column("Both", SHARE)
-    beyond: Estimate = column("Candidate adds", CHANGE, p="p")
-
-    @derived.column("Forbidden", label=True)
-    def name(self) -> str:
-        """In words: `3 wrong first tokens forbidden (“ the”, “ her”, “ a”)`."""
-        return forbidding(self.tokens)
-
-    @property
-    def takes(self) -> bool:
-        """Whether forbidding helps, and the candidate is not shown to add to it."""
-        return self.helps and self.beyond.shown != 1
-
-
-class SearchSummary(Summary):
-    """All numbers of a search: what `summary.json` holds.
-
-    Attributes:
-        forbidden: for every test that shows a gain on a task whose answers are said, not chosen among texts.
-        earlier: other searches whose choices were tested in this folder before, on the same items. For them p of tests
-            are multiplied and intervals widened (Bonferroni).
-    """
-
-    kind: Literal["search"] = "search"
-    approximate: str | None = None
-    earlier: int = omitted(0)
-    study: SearchStudy
-    model: SearchedModel
-    tasks: tuple[TaskSplit, ...]
-    candidates: tuple[CandidateRow, ...]
-    choices: tuple[ContestChoice, ...]
-    luck: tuple[Luck, ...] = ()
-    tests: tuple[CandidateTest, ...] = ()
-    texts: tuple[TextTest, ...] = omitted(())
-    rivals: tuple[RandomCandidate, ...] = ()
-    forbidden: tuple[Forbidden, ...] = omitted(())
-
-    def of(self, contest: str, *, control: bool = False) -> list[CandidateTest]:
-        """The tests of a contest on tasks, or on controls."""
-        return [test for test in self.tests if test.contest == contest and test.control == control]
-
-    def worse_beside(self, test: CandidateTest) -> list[str]:
-        """The other tasks and controls that are shown to lose more than the margin with the same candidate."""
-        every: list[CandidateTest | TextTest] = [*self.tests, *self.texts]
-        own = [each for each in every if each.contest == test.contest and each.task != test.task]
-        return [each.task for each in own if each.verdict == "worse"]
-
-    def gains_of_rivals(self, test: CandidateTest) -> list[float]:
-        """What the rivals of a tested candidate gain on its task."""
-        own = [each for each in self.rivals if (each.contest, each.task) == (test.contest, test.task)]
-        return [rival.gain.value or 0.0 for rival in own]
-
-    def without_tokens(self, test: CandidateTest) -> Forbidden | None:
-        """Beside the gain of a test, that of forbidding first tokens."""
-        own = (row for row in self.forbidden if (row.contest, row.task) == (test.contest, test.task))
-        return next(own, None)
-
-    def row(self, candidate: str) -> CandidateRow:
-        """A candidate by its name."""
-        return next(row for row in self.candidates if row.name == candidate)
+from lesion.studies.truncation.result import GAIN, Gained
 
 
 def _margin(summary: SearchSummary) -> str:
@@ -290,8 +75,11 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
     C, T rises from A to B on test items, but not shown to add to forbidding N first tokens (D). | With C, T falls from
     A to B on test items. | With C, T goes from A to B on test items: not shown to be a change. | With C the model gives
     nearly always one answer to T. | No candidate has more items right than the unedited model on the items that choose.
+    | With C, the perplexity of T falls from A to B. | No candidate has a lower perplexity than the unedited model on
+    the texts that choose.
     Needs: an interval that excludes 0 and an exact paired p of at most .05, corrected over tasks by Holm; what a gain
-    adds to forbidding tokens, by the same test, not corrected
+    adds to forbidding tokens, by the same test, not corrected; of perplexity an interval that excludes 1, corrected for
+    the number of such tests (Bonferroni)
     """
     for choice in summary.choices:
         if choice.contest == BETTER and choice.nothing is not None:
@@ -300,11 +88,32 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
         if test.one_answer:
             yield Claim((one_answer(test.candidate, test.task),), (test,))
             continue
-        worse = summary.worse_beside(test)
-        margin = "the margin" if any(text.task in worse for text in summary.texts) else _margin(summary)
-        cost = f", at a loss of more than {margin} on {wording.listed(worse)}" if worse else ""
-        first = f"{_moves(test)}{UNSHOWN.get(test.shown, cost)}{_taken(summary, test)}."
+        further = UNSHOWN.get(test.shown, _at_a_loss(summary, test))
+        first = f"{_moves(test)}{further}{_taken(summary, test)}."
         yield Claim((first, size(test.gain, test.items), *_beside_rivals(summary, test)), (test,))
+    for text in sorted(summary.texts_of(BETTER), key=lambda text: (GAINS_FIRST[text.gain.side], text.task)):
+        further = UNSHOWN.get(text.gain.side, _at_a_loss(summary, text))
+        yield Claim((f"{_perplexity_moves(text)}{further}.", *_beside_other_runs(summary, text)), (text,))
+
+
+def _at_a_loss(summary: SearchSummary, test: CandidateTest | TextTest) -> str:
+    """Of which other tasks and controls more than the margin is lost; nothing where it is of none."""
+    worse = summary.worse_beside(test)
+    margin = "the margin" if any(text.task in worse for text in summary.texts) else _margin(summary)
+    return f", at a loss of more than {margin} on {wording.listed(worse)}" if worse else ""
+
+
+def _perplexity_moves(text: TextTest) -> str:
+    return f"With {text.candidate}, the perplexity of {text.task} {VERBS[-text.gain.side]} from {text.size}"
+
+
+def _beside_other_runs(summary: SearchSummary, text: TextTest) -> Iterator[str]:
+    """What random candidates multiply a perplexity by; a sentence."""
+    rivals = [math.inf if rival is None else rival for rival in text.rivals]
+    if rivals:
+        kind, low, high = summary.row(text.candidate).how, *map(decimals(2).text, (min(rivals), max(rivals)))
+        count = counted(len(rivals), "random candidate")
+        yield f"{wording.capital(count)} of the kind, {kind}, multiply it by {low} to {high}."
 
 
 def _beside_rivals(summary: SearchSummary, test: CandidateTest) -> Iterator[str]:
@@ -337,7 +146,9 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
     """The cheapest run of blocks of every length, against a margin, on the test items of every task.
 
     Says: With C left out, the model loses less than the margin on T. | With C left out, the model loses less than the
-    margin on T, but more on K. | No run left out is shown to cost less than the margin on T.
+    margin on T, but more on K. | No run left out is shown to cost less than the margin on T. | With C left out, the
+    perplexity of T rises by less than the margin. | With C left out, the perplexity of T rises by less than the margin,
+    but K loses more. | No run left out is shown to raise the perplexity of T by less than the margin.
     Needs: an interval on test items, corrected for the number of tests (Bonferroni), that lies above the loss of the
     margin, of which there is more above guessing
     """
@@ -357,6 +168,26 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
         change = f"{CHANGE.text(test.gain)} ({counted(test.items, 'test item')})"
         second = f"{_moves(test)}: {change}{_taken(summary, test)}."
         yield Claim((f"{first}.", second, *_beside_rivals(summary, test)), own)
+    yield from _texts_without(summary)
+
+
+def _texts_without(summary: SearchSummary) -> Iterator[Claim]:
+    """The same of every task of running text."""
+    dropped = [text for text in summary.texts if text.contest != BETTER and not text.control]
+    for task in dict.fromkeys(text.task for text in dropped):
+        read = tuple(text for text in dropped if text.task == task)
+        within, margin = [text for text in read if text.verdict == "no worse"], f"{summary.study.margin:g} %"
+        if within:
+            harmless = [text for text in within if not summary.worse_beside(text)]
+            text = max(harmless or within, key=lambda text: summary.row(text.candidate).length)
+            first = f"With {text.candidate}, the perplexity of {task} rises by less than {margin}"
+            if worse := summary.worse_beside(text):
+                first += f", but {wording.listed(worse)} {'lose' if len(worse) > 1 else 'loses'} more than the margin"
+        else:
+            text = min(read, key=lambda text: text.ratio.value or math.inf)
+            first = f"No run left out is shown to raise the perplexity of {task} by less than {margin}"
+        second = f"{_perplexity_moves(text)}{UNSHOWN.get(text.gain.side, '')}."
+        yield Claim((f"{first}.", second, *_beside_other_runs(summary, text)), read)
 
 
 @rule
@@ -378,16 +209,14 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
             "cannot be told": f"Whether {test.task} loses more than {margin} with {test.candidate} cannot be told",
         }[test.verdict or "cannot be told"]
         yield Claim((f"{text} ({change}).",), (test,))
-    for passage in summary.texts:
+    for passage in (text for text in summary.texts if text.control and text.verdict):
         of, name, margin = passage.task, passage.candidate, f"{summary.study.margin:g} %"
         text = {
             "no worse": f"{of} is no worse with {name}: its perplexity rises by less than {margin}",
             "worse": f"{of} is worse with {name}: its perplexity rises by more than {margin}",
             "cannot be told": f"Whether the perplexity of {of} rises by more than {margin} with {name} cannot be told",
-        }[passage.verdict]
-        ratio = f"× {decimals(3).text(passage.ratio)}, {counted(passage.texts, 'text')}"
-        before, after = FIGURES.text(passage.baseline), FIGURES.text(passage.perplexity)
-        yield Claim((f"{text} ({before} to {after}: {ratio}).",), (passage,))
+        }[passage.verdict or "cannot be told"]
+        yield Claim((f"{text} ({passage.size}).",), (passage,))
 
 
 @rule
@@ -400,15 +229,18 @@ def what_luck_gives(summary: SearchSummary) -> Iterable[Claim]:
     """
     for choice in summary.choices:
         if choice.luck is not None and choice.nothing is None:
-            first = f"On the items that chose it, {choice.candidate} gains {CHANGE.text(choice.gain)}"
-            luck, finalists = CHANGE.text(choice.luck), counted(choice.finalists, "candidate")
+            row = summary.row(choice.candidate or "")
+            form = GAIN.forms[row.unit]
+            what, each = ("texts", " a token") if row.unit == "nats" else ("items", "")
+            first = f"On the {what} that chose it, {choice.candidate} gains {form.text(choice.gain)}{each}"
+            luck, finalists = form.text(choice.luck), counted(choice.finalists, "candidate")
             second = f"by luck alone the best of {finalists} gains {luck} ({p_text(choice.luck)})"
-            yield Claim((f"{first}; {second}.",), (summary.row(choice.candidate or ""),))
+            yield Claim((f"{first}; {second}.",), (row,))
 
 
 READING = (
     "A screen by the log-probability of the gold answers halves the candidates on items of its own; accuracy on other"
-    " items chooses; the test items are seen by neither.",
+    " items chooses; the test items are seen by neither. Of running text both go by the log-probability of a token.",
     "By luck: the sign of what an item gains is drawn anew, the same for all candidates, and the choice is repeated.",
     "Cheapest: of every length the run whose loss is smallest on the items that choose. That it is no worse than a"
     " margin says nothing of other tasks; give them as controls.",
@@ -424,8 +256,8 @@ class SearchResult(SearchedResult[SearchSummary]):
     READING = READING
     TESTED = (
         "Candidates were chosen on other items than they are tested on; gains by McNemar's exact test, p corrected over"
-        " tasks (Holm); losses within a margin by intervals corrected for their number (Bonferroni). Brackets: {level}"
-        " intervals; of random candidates the range, of luck the middle part of the draws."
+        " tasks (Holm); losses within a margin, and perplexities, by intervals corrected for their number (Bonferroni)."
+        " Brackets: {level} intervals; of random candidates the range, of luck the middle part of the draws."
     )
 
     @override
@@ -441,6 +273,11 @@ class SearchResult(SearchedResult[SearchSummary]):
     def split(self) -> list[tuple[str, int, int]]:
         tasks = [task for task in self.summary.tasks if not task.control]
         return [(task.name, task.screen_items + task.choice_items, task.test_items) for task in tasks]
+
+    @property
+    @override
+    def by_perplexity(self) -> bool:
+        return any(row.unit == "nats" for row in self.summary.candidates)
 
     @override
     def checks(self) -> list[Check]:
@@ -466,6 +303,7 @@ def options_of(choice: ContestChoice) -> str:
 
 def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
     tasks = wording.listed([task.name for task in summary.tasks if not task.control])
+    by_perplexity = any(row.unit == "nats" for row in summary.candidates)
     title = f"Does another layout make {summary.model.name} better at {tasks}?"
     if not any(choice.contest == BETTER for choice in summary.choices):
         title = f"Which blocks can {summary.model.name} do without?"
@@ -494,12 +332,15 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
     yield Part("Are the controls no worse?", claims=whether_controls_are_worse(summary), short="Controls", wide=True)
     rows = Rows(
         "candidates", summary.candidates, (CandidateRow,), "All candidates",
+        "Log-probability of a token: on the texts of the screen, and on those that choose." if by_perplexity else
         "Screen: log-probability of gold answers. Gain: on the items that choose.", marked="chosen",
     )  # fmt: skip
     look: dict[str, Any] = {"over": "first", "up": "how", "panel": "family", "boxed": "chosen", "hue": "gain"}
     maps = (
         Map("screen", name="screen", caption="What the screen saw, in nats.", **look),
-        Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),
+        Map("gain", full=1.0, name="choice", caption="Gains on the texts that choose; full at 1 nat.", **look)
+        if by_perplexity
+        else Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),
     )
     yield Part("Which candidates?", rows, maps, what_luck_gives(summary), short="Candidates", wide=True)
     if summary.luck:
@@ -524,6 +365,15 @@ def _compared(summary: SearchSummary) -> Iterator[Gained]:
         if choice.luck is not None:
             bars.append((f"best of {choice.finalists} by luck alone", "luck", choice.luck))
         yield from (Gained(task=test.task, name=name, what=what, gain=gain) for name, what, gain in bars)
+    for text in (text for text in summary.texts if not text.control):
+        choice, bars = chosen[text.contest], [(text.candidate, "test items", text.gain)]
+        if gains := [-math.log(rival) for rival in text.rivals if rival]:
+            mean = Estimate(value=float(np.mean(gains)), low=min(gains), high=max(gains))
+            bars.append((f"{len(gains)} random: {summary.row(text.candidate).how}", "random candidates", mean))
+        if choice.luck is not None:
+            bars.append((f"{text.candidate}, chosen on these", "items that chose it", Estimate(value=choice.gain)))
+            bars.append((f"best of {choice.finalists} by luck alone", "luck", choice.luck))
+        yield from (Gained(task=text.task, name=name, what=what, gain=gain, unit="nats") for name, what, gain in bars)
 
 
 def _checks(summary: SearchSummary) -> Iterator[Check]:
@@ -531,10 +381,10 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
     tests = dict.fromkeys((test.task, test.baseline, test.items) for test in own)
     collapsed = [f"{test.task} ({test.candidate})" for test in summary.tests if test.one_answer]
     yield from grounds(tests, collapsed, gains=any(test.contest == BETTER for test in own))
-    if summary.tests and summary.earlier:
+    if (summary.tests or summary.texts) and summary.earlier:
         text = f"Other searches tested on these items before: {summary.earlier}; p and intervals allow for them."
         yield Check("open", text)
-    elif summary.tests:
+    elif summary.tests or summary.texts:
         yield Check("good", CHOSEN_APART)
     if held := [choice for choice in summary.choices if choice.nothing is None and _held(summary, choice)]:
         yield Check(
@@ -547,12 +397,14 @@ def _held(summary: SearchSummary, choice: ContestChoice) -> bool:
     on all; no control worse.
     """
     tests, controls = summary.of(choice.contest), summary.of(choice.contest, control=True)
-    if any(test.one_answer for test in tests) or any(test.verdict == "worse" for test in controls):
+    texts = [text for text in summary.texts if text.contest == choice.contest]
+    if any(test.one_answer for test in tests) or "worse" in {test.verdict for test in controls}:
         return False
-    if any(text.verdict == "worse" for text in summary.texts if text.contest == choice.contest):
+    if "worse" in {text.verdict for text in texts}:
         return False
     if any(row.takes for row in summary.forbidden if row.contest == choice.contest == BETTER):
         return False
-    sides = {test.shown for test in tests}
+    own = summary.texts_of(choice.contest)
+    sides = {test.shown for test in tests} | {text.gain.side for text in own}
     better = choice.contest == BETTER and 1 in sides and -1 not in sides
-    return better or {test.verdict for test in tests} == {"no worse"}
+    return better or {test.verdict for test in tests} | {text.verdict for text in own} == {"no worse"}

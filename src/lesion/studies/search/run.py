@@ -16,7 +16,7 @@ from lesion.core.run import Evaluation, Run
 from lesion.core.study_file import TaskChoice
 from lesion.core.values import SUMMARY
 from lesion.edits.edit import BASELINE
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.order import Order, order_text
 from lesion.models.reordered import in_order
@@ -24,14 +24,14 @@ from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, perplexity, perplexity_ratio
 from lesion.statistics.luck import p_of_best
 from lesion.statistics.paired import accuracy, holm
-from lesion.studies.search.report import (
+from lesion.studies.search.report import SearchResult
+from lesion.studies.search.result import (
     CandidateRow,
     CandidateTest,
     ContestChoice,
     Forbidden,
     Luck,
     RandomCandidate,
-    SearchResult,
     SearchSummary,
     TaskSplit,
     TextTest,
@@ -46,11 +46,12 @@ from lesion.studies.search.search import (
     Search,
     by_contest,
     candidates,
+    running,
     without_effect,
 )
 from lesion.studies.search.study import SearchStudy
 from lesion.studies.truncation.forbidding import FORBIDDEN, KINDS, Forbidding
-from lesion.studies.truncation.result import SearchedModel
+from lesion.studies.truncation.result import SearchedModel, Unit
 from lesion.studies.truncation.run import ONE_ANSWER, begun, leave_edit, refuse_unfit_items
 from lesion.studies.truncation.search import collapsed, screen_tasks, split
 from lesion.tasks.catalogue import find
@@ -61,6 +62,12 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
     """Search for a layout; a folder of the same questions takes further candidates and other shares of items."""
     tasks = {choice: find(choice.name) for choice in study.tasks}
     controls = {choice: find(choice.name) for choice in study.controls}
+    by_perplexity = running(tasks)
+    if by_perplexity and (others := [choice for choice in tasks if choice not in by_perplexity]):
+        raise UsageError(
+            f"{next(iter(by_perplexity)).name} chooses by perplexity and {others[0].name} by accuracy, which have no"
+            " mean; make one of them a --control."
+        )
     model, layers, items = begun(study, run, tasks, controls)
     if "truncate" in study.family:
         model.refuse_packed("truncated")
@@ -91,12 +98,13 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
         search.networks.evaluate((), asked, own, "answers without an edit", estimated=True)
         evaluation.later = {}
         baseline_first(evaluation, study.model, model, None, anyway=study.anyway)
-        right = {choice: search.networks.answers(None, choice, drawn).right for choice, drawn in search.choice.items()}
-        if BETTER in {contest.name for contest in search.contests} and all(each.all() for each in right.values()):
-            run.watcher.note(
-                f"{study.model.name} has all {sum(map(len, right.values())):,} items right that choose, so that no"
-                " candidate can be better; give harder ones."
-            )
+        if BETTER in {contest.name for contest in search.contests} and not by_perplexity:
+            right = [search.networks.answers(None, choice, drawn).right for choice, drawn in search.choice.items()]
+            if all(each.all() for each in right):
+                run.watcher.note(
+                    f"{study.model.name} has all {sum(map(len, right)):,} items right that choose, so that no"
+                    " candidate can be better; give harder ones."
+                )
         search.run()
         summary = summarise(search, model)
         summary = summary.model_copy(update={"forbidden": tuple(_forbidden(search, evaluation, summary))})
@@ -165,7 +173,7 @@ SHARES = (1.0, 0.999, 0.99, 0.975, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2,
 
 def summarise(search: Search, model: Model) -> SearchSummary:
     """The summary of a search that has run."""
-    study = search.study
+    study, unit = search.study, _unit(search)
     draws = [contest.by_luck for contest in search.contests if contest.by_luck is not None]
     by_luck = [pair for of in draws for pair in zip(SHARES, np.quantile(of, [1 - s for s in SHARES]), strict=True)]
     return SearchSummary(
@@ -182,8 +190,11 @@ def summarise(search: Search, model: Model) -> SearchSummary:
             for choice, task in (*search.tasks.items(), *search.controls.items())
         ),
         candidates=tuple(_row(search, contest, each) for contest in search.contests for each in contest.candidates),
-        choices=tuple(_choice(contest, len(model.anatomy.blocks), study.level) for contest in search.contests),
-        luck=tuple(Luck(gain=float(gain), share=share) for share, gain in by_luck),
+        choices=tuple(
+            _choice(contest, len(model.anatomy.blocks), study.level, by_perplexity=unit == "nats")
+            for contest in search.contests
+        ),
+        luck=tuple(Luck(gain=float(gain), share=share, unit=unit) for share, gain in by_luck),
         tests=tuple(_tests(search)),
         texts=tuple(_texts(search)),
         rivals=tuple(_rivals(search)),
@@ -192,23 +203,35 @@ def summarise(search: Search, model: Model) -> SearchSummary:
 
 def _row(search: Search, contest: Contest, candidate: Candidate) -> CandidateRow:
     screen, screened = search.screened.get(candidate, (None, None))
+    gain, gold_gain = contest.gain.get(candidate), contest.gold_gain.get(candidate)
+    if _unit(search) == "nats":
+        gold_gain = None  # the gain is of log-probabilities itself
     states = dict.fromkeys(contest.gain, "evaluated") | {contest.best: "best, not chosen", contest.chosen: "chosen"}
     state = states.get(candidate, f"screened out after {screened} items")
     return CandidateRow(
         **{name: getattr(candidate, name) for name in ("name", "family", "contest", "first", "length", "how")},
         model=search.networks.name(candidate.order), edit=str(candidate.edit), screen=screen, screened=screened,
-        gain=contest.gain.get(candidate), gold_gain=contest.gold_gain.get(candidate), state=state,
-        chosen=state == "chosen",
+        gain=gain, gold_gain=gold_gain, state=state, chosen=state == "chosen", unit=_unit(search),
     )  # fmt: skip
 
 
-def _choice(contest: Contest, blocks: int, level: float) -> ContestChoice:
+def _unit(search: Search) -> Unit:
+    """Of the gains that choose: points of accuracy, or log-probability of a token of running text."""
+    return "nats" if running(search.tasks) else "points"
+
+
+NO_SCORE = "With every candidate texts have no finite log-probability."
+NO_BETTER = "No candidate has more items right than the unedited model on the items that choose."
+NO_LOWER = "No candidate has a lower perplexity than the unedited model on the texts that choose."
+
+
+def _choice(contest: Contest, blocks: int, level: float, *, by_perplexity: bool) -> ContestChoice:
     best, counts = contest.best, {"candidates": len(contest.candidates), "finalists": len(contest.finalists)}
     if best is None:
-        return ContestChoice(contest=contest.name, nothing=ONE_ANSWER, **counts)
+        return ContestChoice(contest=contest.name, nothing=NO_SCORE if by_perplexity else ONE_ANSWER, **counts)
     known: dict[str, Any] = {"candidate": best.name, "gain": contest.gain[best], **counts}
     if contest.chosen is None:
-        known["nothing"] = "No candidate has more items right than the unedited model on the items that choose."
+        known["nothing"] = NO_LOWER if by_perplexity else NO_BETTER
     if contest.by_luck is not None:
         low, median, high = np.quantile(contest.by_luck, [(1 - level) / 2, 0.5, (1 + level) / 2])
         p = p_of_best(contest.gain[best], contest.by_luck)
@@ -240,19 +263,25 @@ def _chosen(search: Search) -> list[tuple[Contest, Candidate, TaskChoice]]:
 
 
 def _within(search: Search) -> float:
-    """The level of intervals that are held against a margin: corrected for their number, and for earlier searches."""
-    margins = sum(_has_margin(search, contest, choice) for contest, _, choice in _chosen(search))
-    return 1 - (1 - search.study.level) / (margins * (search.earlier + 1))
+    """The level of intervals that decide alone, of running text or against a margin: corrected for their number, and
+    for earlier searches.
+    """
+    alone = sum(
+        _has_margin(search, contest, choice) or choice in search.running for contest, _, choice in _chosen(search)
+    )
+    return 1 - (1 - search.study.level) / (alone * (search.earlier + 1))
 
 
 def _texts(search: Search) -> Iterator[TextTest]:
-    """The chosen candidates on controls of running text."""
+    """The chosen candidates on running text; those on a task of the search beside random candidates of the kind."""
     study, networks = search.study, search.networks
     for contest, candidate, choice in _chosen(search):
         if choice not in search.running:
             continue
-        items = search.test[choice]
-        (before, tokens), (after, _) = (networks.texts(each, choice, items) for each in (None, candidate))
+        items, rivals = search.test[choice], contest.rivals if choice in search.tasks else ()
+        (before, tokens), (after, _), *others = (
+            networks.texts(each, choice, items) for each in (None, candidate, *rivals)
+        )
         ratio = Estimate.of(perplexity_ratio(before, after, tokens, _within(search)))
         most = 1 + study.margin / 100
         lost = math.inf if ratio.high is None else ratio.high
@@ -263,7 +292,8 @@ def _texts(search: Search) -> Iterator[TextTest]:
             task=choice.name, contest=contest.name, candidate=candidate.name,
             model=networks.name(candidate.order), edit=str(candidate.edit), texts=len(items), tokens=int(tokens.sum()),
             baseline=perplexity(before, tokens).value, perplexity=perplexity(after, tokens).value, ratio=ratio,
-            verdict=verdict,
+            verdict=verdict if _has_margin(search, contest, choice) else None, control=choice in search.controls,
+            rivals=tuple(perplexity_ratio(before, other, tokens).value for other, _ in others),
         )  # fmt: skip
 
 
@@ -297,7 +327,7 @@ def _rivals(search: Search) -> Iterator[RandomCandidate]:
     level = search.study.level
     for contest in search.contests:
         for rival in contest.rivals:
-            for choice in search.tasks:
+            for choice in (choice for choice in search.tasks if choice not in search.running):
                 items = search.test[choice]
                 before, chosen, after = (
                     search.networks.answers(each, choice, items).right for each in (None, contest.chosen, rival)

@@ -1,5 +1,5 @@
-"""The search: candidates, a screen by log-probability that halves them, a choice by accuracy on other items, what luck
-gives there, and a test on items that neither saw.
+"""The search: candidates, a screen by log-probability that halves them, a choice by accuracy (of running text: by
+perplexity) on other items, what luck gives there, and a test on items that neither saw.
 
 A candidate is an order of a model's blocks, and an edit of the network in that order. A dropped run is an exact zero
 ablation, so all drops are edits of the model itself. Repeats that end at one block are edits of one network: it repeats
@@ -212,9 +212,16 @@ _FAMILIES: Mapping[Family, Callable[[SearchStudy, Anatomy, Sequence[int]], Itera
 }
 
 
+Tasks = Mapping[TaskChoice, Task]
+
+
+def running(tasks: Tasks) -> set[TaskChoice]:
+    """Those of running text, which have a perplexity and no accuracy."""
+    return {choice for choice, task in tasks.items() if task.kind == "score"}
+
+
 RIVALS = 5
 """Random candidates of the kind of the chosen one."""
-Tasks = Mapping[TaskChoice, Task]
 
 
 class Networks:
@@ -341,8 +348,8 @@ class Search:
 
     @property
     def running(self) -> set[TaskChoice]:
-        """The controls of running text, which have a perplexity and no accuracy."""
-        return {choice for choice, task in self.controls.items() if task.kind == "score"}
+        """The tasks and controls of running text, which have a perplexity and no accuracy."""
+        return running({**self.tasks, **self.controls})
 
     @property
     def rounds(self) -> list[tuple[int, int]]:
@@ -390,30 +397,56 @@ class Search:
             large = {name: own for name, own in alive.items() if len(own) > left}
             everyone = [candidate for own in large.values() for candidate in own]
             self.networks.evaluate(everyone, tasks, for_golds(some), "screen answers")
-            before = {choice: self.networks.gold(None, choice, drawn) for choice, drawn in some.items()}
+            before = {choice: self._gold(None, choice, drawn) for choice, drawn in some.items()}
             for name, own in large.items():
                 for candidate in own:
-                    gains = [self._gain(candidate, choice, some[choice], before[choice]) for choice in some]
+                    gains = [
+                        gold_gain(before[choice], self._gold(candidate, choice, drawn))
+                        for choice, drawn in some.items()
+                    ]
                     self.screened[candidate] = float(np.mean(gains)), seen
                 ranked = sorted(own, key=lambda candidate: (self.screened[candidate][0], candidate.kept), reverse=True)
                 alive[name] = ranked[:left]
         for contest in self.contests:
             contest.finalists = [each for each in contest.candidates if each in alive[contest.name]]
 
-    def _gain(self, candidate: Candidate, choice: TaskChoice, items: Sequence[Item], before: float) -> float:
-        return gold_gain(before, self.networks.gold(candidate, choice, items))
+    def _gold(self, candidate: Candidate | None, choice: TaskChoice, items: Sequence[Item]) -> float:
+        """The mean log-probability of the gold answers; of running text that of a token."""
+        if choice not in self.running:
+            return self.networks.gold(candidate, choice, items)
+        scores, tokens = self.networks.texts(candidate, choice, items)
+        return mean_of(scores / tokens.mean())
+
+    def _gains(self, candidate: Candidate, choice: TaskChoice) -> np.ndarray:
+        """[items] what a candidate gains on the items that choose: right answers; of running text log-probability, in
+        nats a token of the mean text.
+        """
+        items = self.choice[choice]
+        if choice not in self.running:
+            before, after = (self.networks.answers(each, choice, items).right for each in (None, candidate))
+            return after.astype(float) - before
+        (before, tokens), (after, _) = (self.networks.texts(each, choice, items) for each in (None, candidate))
+        return (after - before) / tokens.mean()
+
+    def _broken(self, candidate: Candidate, choice: TaskChoice, gains: np.ndarray) -> bool:
+        """Whether nearly all answers are one that the unedited model does not give so often, or a text has no score."""
+        if choice in self.running:
+            return not np.isfinite(gains).all()
+        after, before = (self.networks.answers(each, choice, self.choice[choice]) for each in (candidate, None))
+        return collapsed(after, before)[2]
 
     def _choose(self, contest: Contest) -> None:
-        own = {choice: self.networks.answers(None, choice, items) for choice, items in self.choice.items()}
         sound: list[Candidate] = []
-        gains: dict[TaskChoice, list[np.ndarray]] = {choice: [] for choice in own}
+        gains: dict[TaskChoice, list[np.ndarray]] = {choice: [] for choice in self.choice}
+        before = {choice: self._gold(None, choice, items) for choice, items in self.choice.items()}
         for candidate in contest.finalists:
-            edited = {choice: self.networks.answers(candidate, choice, self.choice[choice]) for choice in own}
-            each = {choice: edited[choice].right.astype(float) - own[choice].right for choice in own}
+            each = {choice: self._gains(candidate, choice) for choice in self.choice}
             contest.gain[candidate] = float(np.mean([gain.mean() for gain in each.values()]))
-            golds = [self._gain(candidate, choice, self.choice[choice], mean_of(own[choice].gold)) for choice in own]
+            golds = [
+                gold_gain(before[choice], self._gold(candidate, choice, items)) for choice, items in self.choice.items()
+            ]
             contest.gold_gain[candidate] = float(np.mean(golds))
-            if not any(collapsed(edited[choice], own[choice])[2] for choice in own):
+            if not any(self._broken(candidate, choice, gain) for choice, gain in each.items()):
                 sound.append(candidate)
                 for choice, gain in each.items():
                     gains[choice].append(gain)

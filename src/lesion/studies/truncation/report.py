@@ -219,12 +219,17 @@ class SearchedResult(StudyResult[S]):
         return ()
 
     @property
+    def by_perplexity(self) -> bool:
+        """Whether nothing is right or wrong, so that no accuracy can change."""
+        return False
+
+    @property
     @override
     def basis(self) -> str:
         counts = [
             f"{name}: chosen on {chosen:,}, tested on {counted(test, 'item')}" for name, chosen, test in self.split()
         ]
-        drop = smallest_drop(min(test for _, _, test in self.split()), 1)
+        drop = None if self.by_perplexity else smallest_drop(min(test for _, _, test in self.split()), 1)
         missed = f"; changes under about {WHOLE_POINTS.text(drop)} can be missed" if drop is not None else ""
         return f"{'; '.join(counts)}{missed}."
 

@@ -13,7 +13,18 @@ from lesion.core.values import Summary
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.report.rows import Row, column, derived
-from lesion.report.values import CHANGE, FIGURES, NATS, SHARE, WHOLE_SHARE, Estimate, Number, Value, decimals
+from lesion.report.values import (
+    CHANGE,
+    FIGURES,
+    NATS,
+    SHARE,
+    WHOLE_SHARE,
+    ByUnit,
+    Estimate,
+    Number,
+    Value,
+    decimals,
+)
 from lesion.studies.truncation.study import TruncationStudy
 
 if TYPE_CHECKING:  # pages are made without torch
@@ -22,6 +33,9 @@ if TYPE_CHECKING:  # pages are made without torch
 BEST = "best.edit"
 """The file of the edit that a search chose."""
 ItemsPart = Literal["validation", "test"]
+Unit = Literal["points", "nats"]
+"""Of a gain: points of accuracy, or log-probability of a token of running text."""
+GAIN = ByUnit({"points": CHANGE, "nats": decimals(3, "nats", signed=True)})
 FORCED = ("relation", "pair")
 """Rivals that are another form of the question: a forced choice, which is asked with the edit and without."""
 
@@ -166,7 +180,8 @@ class Gained(Row):
     task: str = column("Task", label=True)
     name: str = column("Edit", label=True)
     what: str
-    gain: Estimate = column("Gain", CHANGE)
+    gain: Estimate = column("Gain", GAIN)
+    unit: Unit = column(default="points", omitted=True)
 
 
 class Compared(Gained):

@@ -63,8 +63,6 @@ def begun(
     study: EditSearch, run: Run, tasks: Mapping[TaskChoice, Task], controls: Mapping[TaskChoice, Task]
 ) -> tuple[Model, list[int], dict[TaskChoice, Sequence[Item]]]:
     """The model of a search, the blocks that it looks at, and the items of its tasks, two at least, and controls."""
-    advice = "; search by a task that is answered, and evaluate what is found on others with `lesion evaluate`."
-    refuse_scored(tasks, advice)
     items = run.drawn(study, {**tasks, **controls})
     for choice in tasks:
         if len(items[choice]) < 2:
@@ -108,6 +106,8 @@ def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
     """Search for a truncation; a folder of the same questions takes further cells and other validation shares."""
     folder = run.folder
     tasks = {choice: find(choice.name) for choice in study.tasks}
+    advice = "; search by a task that is answered, and evaluate what is found on others with `lesion evaluate`."
+    refuse_scored(tasks, advice)
     model, layers, items = begun(study, run, tasks, {})
     model.refuse_packed("truncated")
     cells, merged = grid(model.anatomy, layers, study.matrices, study.keep, study.side)

@@ -306,9 +306,9 @@ class Search:
 
 
 def screen_tasks(tasks: Mapping[TaskChoice, Task]) -> dict[TaskChoice, Task]:
-    """What a screen asks: gold answers; of a contrast the task itself, which is one pass already."""
-    contrasts = {choice: task for choice, task in tasks.items() if task.kind == "contrast"}
-    return contrasts | gold_tasks({choice: task for choice, task in tasks.items() if choice not in contrasts})
+    """What a screen asks: gold answers; of a contrast or a score the task itself, which is one pass already."""
+    passes = {choice: task for choice, task in tasks.items() if task.kind in ("contrast", "score")}
+    return passes | gold_tasks({choice: task for choice, task in tasks.items() if choice not in passes})
 
 
 def collapsed(answers: Answers, baseline: Answers) -> tuple[str, float, bool]:
