@@ -344,6 +344,10 @@ def test_running_text_chooses_by_its_perplexity_and_other_text_tests(llama, tmp_
         assert sorted(row.rivals) == pytest.approx(sorted(ratios[name] for name in alike), rel=1e-4)
     assert not summary.tests
     assert "the perplexity of t falls from" in result.verdict
+    again = run_search(what.model_copy(update={"lengths": (1, 2)}), tmp_path / "out", model=llama).summary
+    assert again.earlier == 1
+    (first,), (second,) = ([row for row in each.texts if row.contest == "drop 1"] for each in (summary, again))
+    assert (second.ratio.low, first.ratio.high) < (first.ratio.low, second.ratio.high)
     screened = run_search(study(task, family=["repeat"], lengths=[1], screen=1), tmp_path / "screened", model=llama)
     seen = passages[: screened.summary.candidates[0].screened]
     before, tokens = sum(lost(tiny("llama"), seen)), sum(len(passage) for _, passage in seen)

@@ -119,7 +119,8 @@ def _earlier(run: Run, study: SearchStudy) -> int:
     before = SearchResult.as_written(run.folder) if (run.folder / SUMMARY).is_file() else None
     if before is None:
         return 0
-    return before.summary.earlier + (before.summary.study != study and bool(before.summary.tests))
+    tested = bool(before.summary.tests or before.summary.texts)
+    return before.summary.earlier + (before.summary.study != study and tested)
 
 
 def _of_possible_orders(run: Run, model: Model, everyone: list[Candidate]) -> list[Candidate]:
