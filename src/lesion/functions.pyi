@@ -408,7 +408,7 @@ def search(
         controls: Task that must not get worse; tested, and no part of the choice. Running text: its perplexity.
         margin: A control or a dropped run is no worse where its loss is shown to be smaller, in points; of perplexity in percent.
         validation: Share of items for the choice, half of them for the screen; the others test it.
-        screen: Candidates that are left by the screen, which looks at log-probabilities of the gold answers: the best of those that are to make the model better, and of the drops of each length; none: no screen.
+        screen: Candidates that are left by the screen, which looks at log-probabilities of the gold answers (of running text: of its tokens): the best of those that are to make the model better, and of the drops of each length; none: no screen.
         layers: Blocks: all, or numbers and ranges such as 0-3,7.
         anyway: Go on where too few answers of the unedited model are right for anything to show.
         prompt_style, thinking, system, template_arguments, level, batch_size, device, seed, dtype, engine, temperature, top_p, max_new_tokens, stop, stop_loops, thinking_tokens, out, progress, watcher: as of `lesion.check`.

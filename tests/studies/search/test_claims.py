@@ -229,7 +229,7 @@ def test_running_text_is_held_against_the_margin_in_percent(verdict, text):
     first = said(report.what_the_test_shows, on_test(GAIN), texts=[passage])
     assert ("on test items, at a loss of more than the margin on wiki." in first) == (verdict == "worse")
     shown = summary(on_test(GAIN), texts=[passage])
-    assert report._held(shown, shown.choices[0]) == (verdict != "worse")
+    assert report._held(shown, shown.choices[0]) == (verdict == "no worse")
 
 
 def on_texts(ratio, candidate=TWICE, contest="better", verdict=None, **values):
@@ -251,7 +251,7 @@ def on_texts(ratio, candidate=TWICE, contest="better", verdict=None, **values):
 )
 def test_a_perplexity_moves_where_its_interval_excludes_1_beside_random_candidates(ratio, text):
     read = on_texts(ratio)
-    others = " 2 random candidates of the kind, 3 blocks twice (×0.5), multiply it by 1.50 to 3.25."
+    others = " 2 random candidates of the kind, 3 blocks twice (×0.5), multiply it by 1.5 to 3.25."
     assert said(report.what_the_test_shows, texts=[read]) == f"With {TWICE}, the perplexity of wiki {text}{others}"
     choice = ContestChoice(contest="better", candidate=TWICE, candidates=480, finalists=16, gain=0.1)
     held = ratio[2] < 1
@@ -270,6 +270,8 @@ def test_of_dropped_runs_the_longest_is_named_whose_perplexity_rises_by_less_tha
     lost = on_test(LOSS, OUT, "drop 1", "sums", control=True, verdict="worse")
     text = said(report.what_can_be_left_out, lost, texts=[within, beyond])
     assert f"{OUT}, the perplexity of wiki rises by less than 2 %, but sums loses more than the margin." in text
+    better = on_texts((0.9, 0.85, 0.95), OUT, "drop 1", "no worse")
+    assert said(report.what_can_be_left_out, texts=[better]).startswith(f"With {OUT}, the perplexity of wiki falls. ")
     text = said(report.what_can_be_left_out, texts=[beyond])
     assert text.startswith("No run left out is shown to raise the perplexity of wiki by less than 2 %.")
 

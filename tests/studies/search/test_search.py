@@ -356,6 +356,16 @@ def test_running_text_chooses_by_its_perplexity_and_other_text_tests(llama, tmp_
         assert row.screen == pytest.approx(gains[row.name], abs=1e-5)
 
 
+def test_a_passage_that_stands_in_a_text_twice_is_read_once_and_few_texts_are_said_to_be_few(llama, tmp_path):
+    (tmp_path / "t.txt").write_text("\n\n".join(f"{prompt(n)} " * 30 for n in (0, 1, 2, 3) for _ in range(2)))
+    what = study(f"text:{tmp_path / 't.txt'}", family=["drop"], lengths=[1])
+    result = run_search(what, tmp_path / "out", model=llama)
+    passages = find(what.tasks[0].name).load()
+    (split,) = result.summary.tasks
+    assert split.choice_items + split.test_items == len({item.question for item in passages}) < len(passages)
+    assert any("Fewer than 10 test texts" in check.text for check in result.checks())
+
+
 def test_the_page_begins_with_the_test_and_files_have_every_number(llama, tmp_path, tab):
     file = questions(tmp_path / "q.jsonl", by_hand(tiny("llama"), [0, 1, 1, 2]))
     what = study(file, lengths=[1, 2, 3], damping=[1.0, 0.5, 0.25], family=["repeat", "drop", "swap", "scale"])
@@ -426,7 +436,7 @@ def test_a_truncation_that_was_chosen_is_left_as_an_edit_and_taken_away_where_it
     (command,) = result.written.values()
     assert command == "lesion apply tiny:llama --edit '1.mlp.up top 0.25' --out best"
     nothing = run_search(study(file, keep=[0.5], **search), tmp_path / "out", model=llama, make_engine=Known(table))
-    assert nothing.verdict.startswith("No candidate has more items right")
+    assert nothing.verdict.startswith("No candidate evaluated in full has more items right")
     assert not (tmp_path / "out" / "best.edit").exists()
 
 

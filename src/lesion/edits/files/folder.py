@@ -148,7 +148,7 @@ def refuse_place(out: Path, *, folder: bool = True) -> None:
     cannot be made: a file is tried beside it, or in the folder above that is there.
     """
     if os.path.lexists(out) and not (folder and out.is_dir() and not out.is_symlink()):
-        what = ", and is no folder" if folder else ""
+        what = " and is a link" if out.is_symlink() else ", and is no folder" if folder else ""
         raise UsageError(f"{out} is there already{what}; nothing is overwritten. Give --out a new name.")
     if out.is_dir() and any(out.iterdir()):
         raise UsageError(f"The folder {out} is not empty; nothing in it is overwritten. Give --out a new one.")

@@ -109,7 +109,7 @@ def scored_by(entry: RequestColumn, logits: Mapping[Row, Float[Tensor, "kept voc
 def score(logits: Float[Tensor, "length vocabulary"], choice: Sequence[int]) -> tuple[float, bool]:
     """Summed log-probability in nats of a choice's tokens by the logits before each, and whether each is the best."""
     ids = torch.tensor(choice, device=logits.device)
-    # A part at a time: a text's logits as float64 leave the processor's cache, and take two to three times as long.
+    # A part at a time: as float64 all logits of a text, twice, would be hundreds of megabytes.
     size = max(1, ENTRIES // logits.shape[-1])
     parts = list(zip(logits.split(size), ids.split(size), strict=True))
     values = [rows.double().log_softmax(-1).gather(1, tokens[:, None]) for rows, tokens in parts]

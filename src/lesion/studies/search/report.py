@@ -12,13 +12,14 @@ import numpy as np
 from typing_extensions import override
 
 from lesion.report import wording
-from lesion.report.blocks import Check, Folded, Prose
+from lesion.report.blocks import Check, Facts, Folded
+from lesion.report.checks import FEW
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Bars, Curves, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
-from lesion.report.values import CHANGE, SHARE, Estimate, decimals
+from lesion.report.values import CHANGE, FIGURES, SHARE, Estimate
 from lesion.report.wording import counted
 from lesion.studies.search.result import (
     CandidateRow,
@@ -74,9 +75,9 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
     the margin on K. | With C, T rises from A to B on test items, but forbidding N first tokens does as much (D). | With
     C, T rises from A to B on test items, but not shown to add to forbidding N first tokens (D). | With C, T falls from
     A to B on test items. | With C, T goes from A to B on test items: not shown to be a change. | With C the model gives
-    nearly always one answer to T. | No candidate has more items right than the unedited model on the items that choose.
-    | With C, the perplexity of T falls from A to B. | No candidate has a lower perplexity than the unedited model on
-    the texts that choose.
+    nearly always one answer to T. | No candidate evaluated in full has more items right than the unedited model on the
+    items that choose. | With C, the perplexity of T falls from A to B. | No candidate evaluated in full has a lower
+    perplexity than the unedited model on the texts that choose.
     Needs: an interval that excludes 0 and an exact paired p of at most .05, corrected over tasks by Holm; what a gain
     adds to forbidding tokens, by the same test, not corrected; of perplexity an interval that excludes 1, corrected for
     the number of such tests (Bonferroni)
@@ -111,9 +112,9 @@ def _beside_other_runs(summary: SearchSummary, text: TextTest) -> Iterator[str]:
     """What random candidates multiply a perplexity by; a sentence."""
     rivals = [math.inf if rival is None else rival for rival in text.rivals]
     if rivals:
-        kind, low, high = summary.row(text.candidate).how, *map(decimals(2).text, (min(rivals), max(rivals)))
-        count = counted(len(rivals), "random candidate")
-        yield f"{wording.capital(count)} of the kind, {kind}, multiply it by {low} to {high}."
+        kind, ends = summary.row(text.candidate).how, dict.fromkeys(map(FIGURES.text, (min(rivals), max(rivals))))
+        count, verb = counted(len(rivals), "random candidate"), "multiplies" if len(rivals) == 1 else "multiply"
+        yield f"{wording.capital(count)} of the kind, {kind}, {verb} it by {' to '.join(ends)}."
 
 
 def _beside_rivals(summary: SearchSummary, test: CandidateTest) -> Iterator[str]:
@@ -147,8 +148,9 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
 
     Says: With C left out, the model loses less than the margin on T. | With C left out, the model loses less than the
     margin on T, but more on K. | No run left out is shown to cost less than the margin on T. | With C left out, the
-    perplexity of T rises by less than the margin. | With C left out, the perplexity of T rises by less than the margin,
-    but K loses more. | No run left out is shown to raise the perplexity of T by less than the margin.
+    perplexity of T falls. | With C left out, the perplexity of T rises by less than the margin. | With C left out, the
+    perplexity of T rises by less than the margin, but K loses more. | No run left out is shown to raise the perplexity
+    of T by less than the margin.
     Needs: an interval on test items, corrected for the number of tests (Bonferroni), that lies above the loss of the
     margin, of which there is more above guessing
     """
@@ -180,7 +182,8 @@ def _texts_without(summary: SearchSummary) -> Iterator[Claim]:
         if within:
             harmless = [text for text in within if not summary.worse_beside(text)]
             text = max(harmless or within, key=lambda text: summary.row(text.candidate).length)
-            first = f"With {text.candidate}, the perplexity of {task} rises by less than {margin}"
+            rises = "falls" if text.gain.side == 1 else f"rises by less than {margin}"
+            first = f"With {text.candidate}, the perplexity of {task} {rises}"
             if worse := summary.worse_beside(text):
                 first += f", but {wording.listed(worse)} {'lose' if len(worse) > 1 else 'loses'} more than the margin"
         else:
@@ -212,7 +215,8 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
     for passage in (text for text in summary.texts if text.control and text.verdict):
         of, name, margin = passage.task, passage.candidate, f"{summary.study.margin:g} %"
         text = {
-            "no worse": f"{of} is no worse with {name}: its perplexity rises by less than {margin}",
+            "no worse": f"{of} is no worse with {name}: its perplexity"
+            f" {'falls' if passage.gain.side == 1 else f'rises by less than {margin}'}",
             "worse": f"{of} is worse with {name}: its perplexity rises by more than {margin}",
             "cannot be told": f"Whether the perplexity of {of} rises by more than {margin} with {name} cannot be told",
         }[passage.verdict or "cannot be told"]
@@ -257,12 +261,13 @@ class SearchResult(SearchedResult[SearchSummary]):
     TESTED = (
         "Candidates were chosen on other items than they are tested on; gains by McNemar's exact test, p corrected over"
         " tasks (Holm); losses within a margin, and perplexities, by intervals corrected for their number (Bonferroni)."
-        " Brackets: {level} intervals; of random candidates the range, of luck the middle part of the draws."
+        " Brackets: {level} intervals, those of losses and perplexities before that correction; of random candidates"
+        " the range, of luck the middle part of the draws."
     )
 
     @override
     def parts(self) -> list[Part]:
-        return list(_parts(self.summary, tuple(self.written.values())))
+        return list(_parts(self.summary, tuple(self.written.items())))
 
     @override
     def _with_proof(self, parts: Sequence[Part]) -> Iterator[Part]:
@@ -301,7 +306,7 @@ def options_of(choice: ContestChoice) -> str:
     return shlex.join([word for option in words if option[1] for word in option])
 
 
-def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
+def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Iterator[Part]:
     tasks = wording.listed([task.name for task in summary.tasks if not task.control])
     by_perplexity = any(row.unit == "nats" for row in summary.candidates)
     title = f"Does another layout make {summary.model.name} better at {tasks}?"
@@ -325,7 +330,7 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
         (*what_the_test_shows(summary), *what_can_be_left_out(summary)),
         own=(
             *(Folded(rows.title, (Table.of(rows),)) for rows in (tests, texts, rivals, forbidden) if rows.records),
-            *[Folded("Write it as a checkpoint", (Prose(items=commands),))] * bool(commands),
+            *[Folded("Write it as a checkpoint", (Facts(commands),))] * bool(commands),
         ),
         wide=True,
     )  # fmt: skip
@@ -335,9 +340,10 @@ def _parts(summary: SearchSummary, commands: tuple[str, ...]) -> Iterator[Part]:
         "Log-probability of a token: on the texts of the screen, and on those that choose." if by_perplexity else
         "Screen: log-probability of gold answers. Gain: on the items that choose.", marked="chosen",
     )  # fmt: skip
+    screened = any(row.screen is not None for row in summary.candidates)
     look: dict[str, Any] = {"over": "first", "up": "how", "panel": "family", "boxed": "chosen", "hue": "gain"}
     maps = (
-        Map("screen", name="screen", caption="What the screen saw, in nats.", **look),
+        *[Map("screen", name="screen", caption="What the screen saw, in nats.", **look)] * screened,
         Map("gain", full=1.0, name="choice", caption="Gains on the texts that choose; full at 1 nat.", **look)
         if by_perplexity
         else Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),
@@ -381,26 +387,31 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
     tests = dict.fromkeys((test.task, test.baseline, test.items) for test in own)
     collapsed = [f"{test.task} ({test.candidate})" for test in summary.tests if test.one_answer]
     yield from grounds(tests, collapsed, gains=any(test.contest == BETTER for test in own))
+    if few := dict.fromkeys(text.task for text in summary.texts if text.texts < FEW):
+        yield Check("bad", f"Fewer than {FEW} test texts, so that chance decides much: {wording.listed([*few])}.")
     if (summary.tests or summary.texts) and summary.earlier:
         text = f"Other searches tested on these items before: {summary.earlier}; p and intervals allow for them."
         yield Check("open", text)
     elif summary.tests or summary.texts:
         yield Check("good", CHOSEN_APART)
-    if held := [choice for choice in summary.choices if choice.nothing is None and _held(summary, choice)]:
-        yield Check(
-            "open", f"{wording.capital(held[-1].candidate or '')} as a checkpoint:", "apply", options_of(held[-1])
-        )
+    held = [choice for choice in summary.choices if choice.nothing is None and _held(summary, choice)]
+    if held:
+        # What is to be better stands in the first sentence; of dropped runs the longest is wanted.
+        best = next((choice for choice in held if choice.contest == BETTER), held[-1])
+        yield Check("open", f"{wording.capital(best.candidate or '')} as a checkpoint:", "apply", options_of(best))
 
 
 def _held(summary: SearchSummary, choice: ContestChoice) -> bool:
     """Whether the test bears a choice out: better on a task, beyond forbidding tokens, and worse on none, or no worse
-    on all; no control worse.
+    on all; no control is shown to fall, unless by less than the margin.
     """
     tests, controls = summary.of(choice.contest), summary.of(choice.contest, control=True)
     texts = [text for text in summary.texts if text.contest == choice.contest]
-    if any(test.one_answer for test in tests) or "worse" in {test.verdict for test in controls}:
+    if any(test.one_answer for test in tests) or "worse" in {text.verdict for text in texts}:
         return False
-    if "worse" in {text.verdict for text in texts}:
+    if any(test.verdict != "no worse" and (test.verdict == "worse" or test.shown == -1) for test in controls):
+        return False
+    if any(text.verdict == "cannot be told" and text.gain.side == -1 for text in texts if text.control):
         return False
     if any(row.takes for row in summary.forbidden if row.contest == choice.contest == BETTER):
         return False

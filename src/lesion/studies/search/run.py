@@ -222,8 +222,8 @@ def _unit(search: Search) -> Unit:
 
 
 NO_SCORE = "With every candidate texts have no finite log-probability."
-NO_BETTER = "No candidate has more items right than the unedited model on the items that choose."
-NO_LOWER = "No candidate has a lower perplexity than the unedited model on the texts that choose."
+NO_BETTER = "No candidate evaluated in full has more items right than the unedited model on the items that choose."
+NO_LOWER = "No candidate evaluated in full has a lower perplexity than the unedited model on the texts that choose."
 
 
 def _choice(contest: Contest, blocks: int, level: float, *, by_perplexity: bool) -> ContestChoice:

@@ -89,8 +89,9 @@ class SearchStudy(EditSearch):
     )
     screen: Count | Literal["none"] = option(
         16,
-        help="Candidates that are left by the screen, which looks at log-probabilities of the gold answers: the best of"
-        " those that are to make the model better, and of the drops of each length; none: no screen.",
+        help="Candidates that are left by the screen, which looks at log-probabilities of the gold answers (of running"
+        " text: of its tokens): the best of those that are to make the model better, and of the drops of each length;"
+        " none: no screen.",
         must="a whole number from 1, or none",
         panel=STATISTICS,
         identity=NOT_IN_IDENTITY,

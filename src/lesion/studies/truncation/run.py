@@ -64,6 +64,9 @@ def begun(
 ) -> tuple[Model, list[int], dict[TaskChoice, Sequence[Item]]]:
     """The model of a search, the blocks that it looks at, and the items of its tasks, two at least, and controls."""
     items = run.drawn(study, {**tasks, **controls})
+    for choice, task in {**tasks, **controls}.items():
+        if task.kind == "score":  # a passage that stands in a text twice says nothing more the second time
+            items[choice] = list({item.question: item for item in items[choice]}.values())
     for choice in tasks:
         if len(items[choice]) < 2:
             count = f"{choice.name} has {len(items[choice])} item"
