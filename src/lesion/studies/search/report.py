@@ -148,9 +148,9 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
 
     Says: With C left out, the model loses less than the margin on T. | With C left out, the model loses less than the
     margin on T, but more on K. | No run left out is shown to cost less than the margin on T. | With C left out, the
-    perplexity of T falls. | With C left out, the perplexity of T rises by less than the margin. | With C left out, the
-    perplexity of T rises by less than the margin, but K loses more. | No run left out is shown to raise the perplexity
-    of T by less than the margin.
+    perplexity of T falls from A to B. | With C left out, the perplexity of T rises by less than the margin. | With C
+    left out, the perplexity of T rises by less than the margin, but K loses more. | No run left out is shown to raise
+    the perplexity of T by less than the margin.
     Needs: an interval on test items, corrected for the number of tests (Bonferroni), that lies above the loss of the
     margin, of which there is more above guessing
     """
@@ -182,15 +182,17 @@ def _texts_without(summary: SearchSummary) -> Iterator[Claim]:
         if within:
             harmless = [text for text in within if not summary.worse_beside(text)]
             text = max(harmless or within, key=lambda text: summary.row(text.candidate).length)
-            rises = "falls" if text.gain.side == 1 else f"rises by less than {margin}"
-            first = f"With {text.candidate}, the perplexity of {task} {rises}"
+            first = f"With {text.candidate}, the perplexity of {task} rises by less than {margin}"
             if worse := summary.worse_beside(text):
                 first += f", but {wording.listed(worse)} {'lose' if len(worse) > 1 else 'loses'} more than the margin"
         else:
             text = min(read, key=lambda text: text.ratio.value or math.inf)
             first = f"No run left out is shown to raise the perplexity of {task} by less than {margin}"
-        second = f"{_perplexity_moves(text)}{UNSHOWN.get(text.gain.side, '')}."
-        yield Claim((f"{first}.", second, *_beside_other_runs(summary, text)), read)
+        if text.gain.side == 1:
+            texts = [f"{_perplexity_moves(text)}{_at_a_loss(summary, text)}."]
+        else:
+            texts = [f"{first}.", f"{_perplexity_moves(text)}{UNSHOWN.get(text.gain.side, '')}."]
+        yield Claim((*texts, *_beside_other_runs(summary, text)), read)
 
 
 @rule
@@ -199,8 +201,8 @@ def whether_controls_are_worse(summary: SearchSummary) -> Iterable[Claim]:
 
     Says: T is no worse with C: it loses less than the margin. | T is worse with C: it loses more than the margin. |
     Whether T loses more than the margin with C cannot be told. | T is no worse with C: its perplexity rises by less
-    than the margin. | T is worse with C: its perplexity rises by more than the margin. | Whether the perplexity of T
-    rises by more than the margin with C cannot be told.
+    than the margin. | T is no worse with C: its perplexity falls. | T is worse with C: its perplexity rises by more
+    than the margin. | Whether the perplexity of T rises by more than the margin with C cannot be told.
     Needs: an interval, corrected for the number of such tests (Bonferroni), that lies on one side of the margin's loss;
     for no worse, more than the margin above guessing
     """
