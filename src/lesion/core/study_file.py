@@ -358,6 +358,6 @@ def study_file(source: str | Path) -> Path:
     if str(source) not in known:
         raise UsageError(
             f"There is no study '{short(str(source))}', neither a file nor shipped{nearest(str(source), known)}. "
-            f"Shipped are: {', '.join(known)}."
+            "`lesion run --list` lists the shipped studies."
         )
     return known[str(source)]

@@ -13,6 +13,7 @@ from lesion.errors import LesionError, UsageError, nearest
 from lesion.files import named, read_object, reason
 from lesion.models.gguf import PART, SUFFIX, is_gguf
 from lesion.models.quantised import quantisation, refuse_unknown
+from lesion.plain import some
 
 BUNDLED = "bundled:"
 ADAPTER = "adapter_config.json"
@@ -166,7 +167,9 @@ def _checkpoint(folder: Path, typed: str, revision: str) -> Path:
             f"{typed} is a folder and has no revisions: those of a folder are the models in {CHECKPOINTS}/REVISION "
             f"below it. Leave out the revision {revision}, or give a folder with checkpoints."
         )
-    raise UsageError(f"{typed} has no revision '{revision}'{nearest(revision, known)}. There are: {', '.join(known)}.")
+    raise UsageError(
+        f"{typed} has no revision '{revision}'{nearest(revision, known)}. There are: {some([*known], 12)}."
+    )
 
 
 def refuse_adapter(folder: Path, typed: str) -> None:

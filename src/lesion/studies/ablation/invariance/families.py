@@ -17,6 +17,7 @@ from lesion import files
 from lesion.core.study_file import ModelChoice
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.source import BUNDLED, CHECKPOINTS, find, revisions
+from lesion.plain import some
 from lesion.studies.ablation.invariance.result import BASE, Family, Member, axes
 
 if TYPE_CHECKING:  # what reads a study need not wait for torch
@@ -160,7 +161,7 @@ def _chosen(model: str, named: list[str] | None, known: Mapping[str, Path]) -> l
         missing = [name for name in named or () if name not in known]
         if known and missing:
             raise UsageError(
-                f"{model} has no revision '{missing[0]}'{nearest(missing[0], known)}. There are: {', '.join(known)}."
+                f"{model} has no revision '{missing[0]}'{nearest(missing[0], known)}. There are: {some([*known], 12)}."
             )
         return [name for name in known if named is None or name in named]
     if named is None:
