@@ -217,9 +217,8 @@ def caption(figure: Figure, panels: int) -> str:
 
 
 def paragraph(result: StudyResult[Any]) -> str:
-    """The claims of the first part as a paragraph: what holds of all models where something does, then the tests."""
-    first = next(iter(result.shown_parts), None)
-    claims = (first.claims if first else ()) or result.claims[:1]
+    """The claims for a paper as a paragraph: what holds of all models where something does, then the tests."""
+    claims = result.for_paper
     chosen = [claim for claim in claims if not claim.subject] or claims
     by_subject: dict[str, list[str]] = {}
     for claim in chosen[:MOST_CLAIMS]:

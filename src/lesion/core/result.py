@@ -154,6 +154,12 @@ class StudyResult(Generic[S]):
         return self.TESTED.format(level=self.level)
 
     @property
+    def for_paper(self) -> Sequence[Claim]:
+        """The claims that a paper's paragraph has: those of the first part, or else the first of all."""
+        first = next(iter(self.shown_parts), None)
+        return (first.claims if first else ()) or self.claims[:1]
+
+    @property
     def approximate(self) -> str:
         """What makes the numbers approximate, as sentences; empty where nothing does."""
         return getattr(self.summary, "approximate", None) or ""

@@ -125,12 +125,14 @@ def test_folders_have_names_that_tell_them_apart_or_those_that_are_given(tmp_pat
 
 def test_folders_without_answers_are_refused_with_what_to_do(tmp_path):
     a = folder(tmp_path / "a", BASE)
-    drift = tmp_path / "drift"
-    drift.mkdir()
-    own(drift, "drift")
+    drift, search = tmp_path / "drift", tmp_path / "search"
+    for kind in (drift, search):
+        kind.mkdir()
+        own(kind, kind.name)
     for given, says in (
         ((a, tmp_path / "nowhere"), "nowhere is no folder"),
         ((a, drift), "drift holds no answers to compare; name folders of `lesion ablate`"),
+        ((a, search), "search is a search, which compares its choice .* write it with `lesion apply`"),
         ((a, a), "is named twice"),
         ((), "folders is missing; give a list of output folders of studies"),
     ):

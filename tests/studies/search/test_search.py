@@ -17,6 +17,7 @@ from searching import Known, Say
 from transformers import AutoModelForCausalLM
 
 from commandline import lesion, save, undrawn, write
+from lesion.core import paper
 from lesion.core.cached_answers import Answers
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import Truncate
@@ -311,6 +312,8 @@ def test_a_control_of_running_text_has_the_ratio_of_plain_perplexities(llama, tm
     assert (row.baseline, row.perplexity, row.ratio.value) == pytest.approx((before, after, after / before), rel=1e-4)
     (claim,) = report.whether_controls_are_worse(result.summary)
     assert "perplexity" in claim.text
+    assert paper.tex(claim.text) in paper.paragraph(result)
+    assert "McNemar" in paper.paragraph(result)
     with pytest.raises(LesionError, match=r"chooses by perplexity and .*q\.jsonl by accuracy.*--control"):
         run_search(study(file, tasks=[str(file), control]), tmp_path / "other", model=llama)
 
@@ -344,6 +347,7 @@ def test_running_text_chooses_by_its_perplexity_and_other_text_tests(llama, tmp_
         assert sorted(row.rivals) == pytest.approx(sorted(ratios[name] for name in alike), rel=1e-4)
     assert not summary.tests
     assert "the perplexity of t falls from" in result.verdict
+    assert "McNemar" not in paper.paragraph(result)
     again = run_search(what.model_copy(update={"lengths": (1, 2)}), tmp_path / "out", model=llama).summary
     assert again.earlier == 1
     (first,), (second,) = ([row for row in each.texts if row.contest == "drop 1"] for each in (summary, again))

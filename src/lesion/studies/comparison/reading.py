@@ -156,6 +156,11 @@ def _stored(place: Path, name: str, notes: list[str]) -> tuple[str, dict[str, An
     kind = kind_of(place)
     if kind == "demo":
         raise UsageError(f"{place} is a demo of several studies; name folders in it, such as {place / 'layers'}.")
+    if kind == "search":
+        raise UsageError(
+            f"{place} is a search, which compares its choice with the unedited model itself; to compare it with others,"
+            " write it with `lesion apply`, and evaluate both."
+        )
     if not (place / FILE).exists() or kind not in (None, *KINDS):
         raise UsageError(f"{place} holds no answers to compare; name folders of {COMMANDS}, or logs.")
     with Store.read(place) as store:

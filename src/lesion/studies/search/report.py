@@ -261,10 +261,10 @@ class SearchResult(SearchedResult[SearchSummary]):
     EYEBROW = "search of layouts"
     READING = READING
     TESTED = (
-        "Candidates were chosen on other items than they are tested on; gains by McNemar's exact test, p corrected over"
-        " tasks (Holm); losses within a margin, and perplexities, by intervals corrected for their number (Bonferroni)."
-        " Brackets: {level} intervals, those of losses and perplexities before that correction; of random candidates"
-        " the range, of luck the middle part of the draws."
+        "Candidates were chosen on other items than they are tested on;{gains} losses within a margin, and"
+        " perplexities, by intervals corrected for their number (Bonferroni). Brackets: {level} intervals, those of"
+        " losses and perplexities before that correction; of random candidates the range, of luck the middle part of"
+        " the draws."
     )
 
     @override
@@ -285,6 +285,17 @@ class SearchResult(SearchedResult[SearchSummary]):
     @override
     def by_perplexity(self) -> bool:
         return any(row.unit == "nats" for row in self.summary.candidates)
+
+    @property
+    @override
+    def tested(self) -> str:
+        gains = " gains by McNemar's exact test, p corrected over tasks (Holm);" * bool(self.summary.tests)
+        return self.TESTED.format(level=self.level, gains=gains)
+
+    @property
+    @override
+    def for_paper(self) -> Sequence[Claim]:
+        return (*super().for_paper, *whether_controls_are_worse(self.summary))
 
     @override
     def checks(self) -> list[Check]:
