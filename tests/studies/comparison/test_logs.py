@@ -461,6 +461,7 @@ def test_no_torch_is_imported():
     subprocess.run(command, check=True, capture_output=True)
 
 
+@pytest.mark.filterwarnings("default")  # what another program's libraries warn each other of is no error of ours
 def test_logs_that_inspect_writes_now_give_the_same_numbers(tmp_path):
     pytest.importorskip("inspect_ai", reason="inspect_ai is not installed: logs that it writes now are not tried")
     inspect_logs(tmp_path)
