@@ -356,7 +356,7 @@ def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Ite
     screened = any(row.screen is not None for row in summary.candidates)
     look: dict[str, Any] = {"over": "first", "up": "how", "panel": "family", "boxed": "chosen", "hue": "gain"}
     maps = (
-        *[Map("screen", name="screen", caption="What the screen saw, in nats.", **look)] * screened,
+        *[Map("screen", full=1.0, name="screen", caption="What the screen saw; full at 1 nat.", **look)] * screened,
         Map("gain", full=1.0, name="choice", caption="Gains on the texts that choose; full at 1 nat.", **look)
         if by_perplexity
         else Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),
