@@ -50,6 +50,16 @@ from lesion.tasks.judges.equations import equations
         ("1 hour + 30 minutes = 90 minutes, 50 cents * 4 = $2", ["1 + 30 = 90", "50 * 4 = 2"]),
         ("2 dozen + 3 = 27, 3 million + 500,000 = 3,500,000", ["2 + 3 = 27", "3 + 500,000 = 3,500,000"]),
         ("(1) 3 + 4 = 7\nb) 3 * 4 = 13", ["3 + 4 = 7", "3 * 4 = 13 ✗"]),
+        ("5 × 10⁴ = 50000, 2⁴ + 3 = 18, 5² = 25", ["5 * 10 ^ ( 4 ) = 50000", "2 ^ ( 4 ) + 3 = 18 ✗", "5 ^ ( 2 ) = 25"]),
+        ("2⅕ * 5 = 11, 5 m * 3 m = 15 m²", ["2 1/5 * 5 = 11", "5 * 3 = 15"]),
+        (r"100/3 = 33\frac{1}{3}, 729,\!000 / 9 = 81,\!000", ["100 / 3 = 33 1/3", "729,000 / 9 = 81,000"]),
+        ("30/90 = 33%, 30/90 = 33.3%, 30/90 ≈ 34%", ["30 / 90 = 33%", "30 / 90 = 33.3%", "30 / 90 ≈ 34% ✗"]),
+        ("60/80 = 75 percent, 25 per cent of 80 = 20", ["60 / 80 = 75%", "25% * 80 = 20"]),
+        ("Day 2 = 5 + 3 = 8, tax of 20% = 50 * 0.2 = 10", ["5 + 3 = 8", "50 * 0.2 = 10"]),
+        ("The sum of 3 and 4 = 3 + 4 = 7", ["3 + 4 = 7"]),
+        ("Sum of 3, 5 = 3 + 5 = 9", ["3 + 5 = 9 ✗"]),
+        (r"A = \frac{1}{2}bh = \frac{1}{2}(6)(4) = 12", ["( ( 1 ) / ( 2 ) ) ( 6 ) ( 4 ) = 12"]),
+        ("a_3 = 2 + 3 = 5, x₁ + x₂ = 3 + 4 = 7", ["2 + 3 = 5", "3 + 4 = 7"]),
         ("共有5＋3＝9个苹果, 5 सेब + 3 सेब = 8 सेब, 5\u00a0+\u00a03 = 8", ["5 + 3 = 9 ✗", "5 + 3 = 8", "5 + 3 = 8"]),
     ],
 )
@@ -66,6 +76,11 @@ def test_what_is_calculated_and_whether_it_is_right(text, found):
         "3,5 * 2 = 7", "10:30 + 2 = 12:30", "1e3 * 2 = 2000", "sqrt(16) = 4", "√16 + 3 = 7", "f(2) = 2 + 3",
         "2^(1/2) = 1.41", "x - (3 + 4) = 2", "7 / 2 = 3 remainder 1", "7 / 2 = 3 with 1 left over",
         "7 / 2 = 4 boxes (rounded up)",
+        "7 / 2 = 4, rounded up", "7 + 8 = 3 (mod 12)", r"7 + 8 = 3 \pmod{12}", "17 mod 5 + 1 = 3", r"\ln 3 + 1 = 2.1",
+        "2x² + 3 = 11", "2xy + 3 = 15", "1011₂ + 1 = 12", "5 = 4 + 1₂", "x_1 = 3 + 4\nx_2 = 8", "Day 2 = 8", "(8) = 8",
+        "8 AM + 5 hours = 1 PM", "11 + 3 = 2 pm", "1 hour 15 minutes + 45 minutes = 2 hours",
+        "1 hour and 15 minutes + 45 minutes = 2 hours", "90 / 60 = 1 hour 30 minutes",
+        "4 boxes of 6 eggs + 2 eggs = 26", r"1/3 = 0.\overline{3}", r"6 / 4 = 1 (1/2)",
     ],
 )  # fmt: skip
 def test_what_cannot_be_judged_is_no_equation(text):
@@ -89,6 +104,14 @@ def test_two_numbers_are_calculated_as_fractions_are(first, sign, second, off):
     assert found.result == result + off
 
 
+@given(st.integers(0, 99), st.integers(1, 99), st.integers(0, 1000))
+def test_a_percentage_is_a_share_rounded_or_cut_off_to_its_decimals_or_a_number(first, second, tenths):
+    (found,) = equations(f"{first} / {second} = {tenths / 10:.1f}%")
+    value = Fraction(first, second)
+    near = [abs(value - Fraction(tenths, unit)) * unit <= Fraction(1, 2) for unit in (1000, 10)]
+    assert found.correct == (any(near) or tenths in (value * 1000 // 1, value * 10 // 1))
+
+
 @pytest.fixture(scope="module")
 def gsm8k(shared):
     lines = (shared / "data/gsm8k/test.jsonl").read_text().splitlines()
@@ -103,6 +126,14 @@ def test_gold_solutions_are_read_without_their_marks_and_are_right(gsm8k):
     assert len(found) >= 0.98 * marks
     # Slips of the authors themselves, and three texts whose words mislead.
     assert len(wrong) <= 6, wrong
+
+
+def test_gold_solutions_of_competition_problems_have_hardly_a_wrong_equation(shared):
+    lines = (shared / "data/math500/test.jsonl").read_text().splitlines()
+    found = [own for own in (equations(json.loads(line)["solution"]) for line in lines) if own]
+    assert len(found) >= 230
+    # A slip of the authors, an operator that the problem defines, and two values of one x.
+    assert sum(any(not each.correct for each in own) for own in found) <= 4
 
 
 def test_answers_that_were_recorded_as_right_have_hardly_a_wrong_equation(shared):

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor
 from typing import Literal
-from unicodedata import category
+from unicodedata import category, normalize
 
-from lesion.tasks.judges.notation import SPACE
-from lesion.tasks.judges.units import SCALES, size
+from lesion.tasks.judges.expressions import FUNCTIONS
+from lesion.tasks.judges.notation import SPACE, SUBSCRIPTS, VULGAR, superscripts
+from lesion.tasks.judges.units import SCALES, is_unit, size
 
 LONGEST = 20_000
 """Characters of a text that are read."""
@@ -25,7 +26,11 @@ WORDS = 4
 """So many words behind a number may be its unit."""
 _VARIABLE = re.compile(r"[^\W\d_\u0900-\uffff]|[√∛∜]")
 """Letters of a name, and roots; other scripts have units of one letter, or no spaces (Hindi, Chinese)."""
+_PRODUCT = re.compile(r"(?!st|nd|rd|th)[A-Za-z]{2,3}")
+"""Right behind a number, two or three letters that are no unit are a product, as in 2xy."""
+_HOUR = re.compile(r"[ap]m", re.IGNORECASE)
 _UNITS = frozenset("mghlL")
+_FUNCTIONS = frozenset({name for name in FUNCTIONS if not is_unit(name)} | {"mod", "bmod", "pmod"})
 _POWER, _DIGITS = 12, 30
 
 _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -35,33 +40,41 @@ _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:times|cdot|ast)(?![A-Za-z])|[×·⋅∗✕]", "*"),
         (r"\\div(?![A-Za-z])|÷", "/"),
         (r"\\(?:approx|simeq)(?![A-Za-z])|[≈≃]", "≈"),
-        (r"\\(?:left|right|displaystyle|quad|qquad)(?![A-Za-z])\.?|\\[,;:!]|&|\\[()]", " "),
+        (r"\\!", ""),
+        (r"\\(?:left|right|displaystyle|quad|qquad)(?![A-Za-z])\.?|\\[,;:]|&|\\[()]", " "),
+        (rf"\\(?=(?:{'|'.join(sorted(_FUNCTIONS))})(?![A-Za-z]))", " "),
         (r"\\\\|\\[\[\]]", "\n"),
         (r"\\([%$])", r"\1"),
         (r"[−–]", "-"),
         (r"\{,\}", ","),
+        (r"(?<=[^\W\d_])_(\d+)", r"_{\1}"),  # a_1 has no number
+        (r"(?<=\d)_\{(\d+)\}", r"_\1"),  # of another base
+        (r"\d*\.\d*(?=\\(?:overline|bar|dot)(?![A-Za-z]))", "√"),  # no decimal that ends
         (r"(?<!\d)\*\*|\*\*(?!\d)|__|`", " "),  # bold and code in Markdown
         (r"(?<=\d)\*\*(?=\d)", "^"),
         (r"^[ \t]*(?:[-*•+#>]+|\d{1,2}[.)]|\(?[\da-z]{1,2}\)(?![ \t]*[-*+/^=]))[ \t]+", " "),  # the mark of a list
         (r"(?<=\d)[ \t]+\(([^\W\d_]{2,}(?:[ \t][^\W\d_]{2,}){0,3})\)", r" \1 "),  # a unit in brackets
-        *((vulgar, f" {part}") for vulgar, part in zip("½⅓⅔¼¾", ("1/2", "1/3", "2/3", "1/4", "3/4"), strict=True)),
+        *((vulgar, f" {normalize('NFKC', vulgar).replace('⁄', '/')}") for vulgar in VULGAR),
         (r"(?<=[\w)}%])[ \t]+[xX][ \t]*(?=[\d(\\$.])|(?<=\d)[xX](?=\d)", " * "),
         (r"\b(?:multiplied|times)(?:[ \t]+by)?\b(?=[ \t]*[$(\d])", "*"),
         (r"\bdivided[ \t]+by\b", "/"),
         (r"\bplus\b(?=[ \t]*[$(\d])", "+"),
         (r"\bminus\b(?=[ \t]*[$(\d])", "-"),
         (r"\bequals\b", "="),
+        (r"(?<=\d)[ \t]*per[ \t]?cent\b", "%"),
+        (r"(?<=\d)([ \t]+(?:hours?|minutes?|days?|weeks?|feet|foot|pounds?|dollars?))[ \t]+and(?=[ \t]+\d)", r"\1"),
         # The quotient alone, and what is rounded, are no results.
-        (r"(?<=\d),?[ \t]+\(?(?:with[ \t]+)?(?:an?[ \t]+)?remainder\b|[ \t]+\(?round(?:ed|ing)\b", " r "),
+        (r"(?<=\d),?[ \t]+\(?(?:with[ \t]+)?(?:an?[ \t]+)?remainder\b|,?[ \t]+\(?round(?:ed|ing)\b", " r "),
         (r"(?<=\d),?[ \t]+with[ \t]+(?=\d+[ \t]+(?:[^\W\d_]+[ \t]+)?(?:left|remaining|over)\b)", " r "),
         (r"(?<=[%\d])[ \t]+of[ \t]+(?=[$\d(])", " * "),
         (r"[$€£¥₹]", ""),
-        (r"(?<=[^\W\d_]{2})[ \t]*(?:\^[ \t]*\{?\d\}?|[²³])", ""),  # cm^2
+        (r"(?:(?<=[^\W\d_]{2})|(?<=[ /]m))[ \t]*\^[ \t]*(?:\{\d\}|\d)", ""),  # cm^2
         (r"\^[ \t]*\{([^{}]*)\}", r"^(\1)"),
     )
 )
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
+_MIXED = re.compile(r"(?<=\d)[ \t]*\\[dtc]?frac\s*(?:\{(\d{1,3})\}|(\d))\s*(?:\{(\d{1,3})\}|(\d))")
 _WIDE = {wide: wide - 0xFEE0 for wide in map(ord, "％（）＋－＝")}
 _MARK = re.compile(r"<<([^<>\n]{1,200})>>")
 _NUMBER = (
@@ -119,12 +132,11 @@ class _Sign:
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of an equation: its values in every reading, and how it is written."""
+    """One side of an equation: its values in every reading, each with its decimals, and how it is written."""
 
-    values: tuple[Fraction, ...]
+    values: dict[Fraction, int]
     written: str
     calculated: bool
-    places: int
 
 
 def equations(text: str) -> list[Equation]:
@@ -155,7 +167,7 @@ def _read(text: str) -> list[Equation]:
         first = signs[index + 1]  # 5 + 3 = 8 * 2 = 16: the result is calculated on with
         correct = correct or (first.kind == "number" and right.calculated and first.value in left.values)
         written = f"{left.written} {signs[index].text} {right.written}"
-        found.append(Equation(written, correct, right.values[-1], signs[index].place))
+        found.append(Equation(written, correct, [*right.values][-1], signs[index].place))
     return found
 
 
@@ -173,8 +185,8 @@ def _same(left: Fraction, right: Fraction, of_left: _Side, of_right: _Side, abou
     if left == right:
         return True
     for exact, stated, side in ((left, right, of_right), (right, left, of_left)):
-        if not side.calculated and (side.places or about):
-            unit = Fraction(1, 10**side.places)
+        if not side.calculated and (side.values[stated] or about):
+            unit = Fraction(1, 10 ** side.values[stated])
             if abs(exact - stated) <= unit / 2 or floor(abs(exact) / unit) * unit == abs(stated):
                 return True
     return False
@@ -184,9 +196,11 @@ def _replaced(text: str) -> str:
     """LaTeX, Markdown and words for operations as plain signs."""
     if not text.isascii():
         text = "".join(sign for sign in text.translate(_WIDE) if not category(sign).startswith("M"))
-    text = _TEXT.sub(r" \1 ", text)
+        text = superscripts(re.sub(f"(?<![{SUBSCRIPTS}])(?=[{SUBSCRIPTS}])", "_", text))
+        text = text.translate({ord(sign): str(digit) for digit, sign in enumerate(SUBSCRIPTS)})
+    text = _MIXED.sub(r" \1\2/\3\4 ", _TEXT.sub(r" \1 ", text))
     for _ in range(4):  # fractions within fractions
-        text, count = _FRACTION.subn(r" ((\1\2)/(\3\4)) ", text)
+        text, count = _FRACTION.subn(r" ((\1\2)/(\3\4))", text)
         if not count:
             break
     for pattern, by in _REPLACED:
@@ -248,24 +262,31 @@ def _left(signs: Sequence[_Sign], equal: int) -> _Side | None:
         side = _side(signs[start:equal])
         if side is not None:
             before = list(signs[begin:start])
-            label = not side.calculated and signs[equal - 1].kind == "word" and (before or signs[begin - 1].text != "=")
-            return None if label or _takes_part(before, signs[start]) else side
+            follows = signs[begin - 1].text.lower() if begin else ""
+            label = before or follows in {",", "and", "or"} or (signs[equal - 1].kind == "word" and follows != "=")
+            return None if (label and not side.calculated) or _takes_part(before, signs[start]) else side
     return None
 
 
 def _takes_part(before: list[_Sign], first: _Sign) -> bool:
     """Whether what stands before an expression is calculated with it: `x + 3`, `books - 3`, `1/2 (68)`, `3 + his 4`,
-    `sqrt(16)`.
+    `sqrt(16)`, `4 boxes of 6`, `1 hour 30 minutes`.
     """
     if not before:
         return False
     name = before[-1].text if before[-1].kind == "word" and not first.spaced else ""
     if _VARIABLE.fullmatch(name if first.text != "(" else name[-1:]):
         return True
-    if (first.text == "-" and before[-1].text != "(") or (first.text == "(" and before[-1].kind == "number"):
+    if first.text == "-" and before[-1].text != "(":
         return True
+    words = []
     while before and before[-1].kind == "word":
-        before.pop()
+        words.append(before.pop().text)
+    if words and words[0] in _FUNCTIONS:
+        return True
+    if before and before[-1].kind == "number":
+        amount = len(words) == 1 and size(words[0]) is not None
+        return first.text == "(" or amount or (len(words) <= 2 and words[:1] == ["of"])
     return bool(before) and before[-1].kind == "sign" and before[-1].text != "("
 
 
@@ -275,16 +296,25 @@ def _right(signs: Sequence[_Sign], equal: int) -> _Side | None:
     for stop in range(end, equal + 1, -1):
         side = _side(signs[equal + 1 : stop])
         if side is not None:
-            behind = signs[stop] if stop < end else None
-            variable = behind is not None and behind.kind == "word" and _is_variable(behind, signs[stop - 1])
-            return None if variable or (behind is not None and behind.text in set("+-*/^")) else side
+            if stop == end:
+                return side
+            (before, last), behind = signs[stop - 2 : stop], signs[stop]
+            variable = behind.kind == "word" and _is_variable(behind, last)
+            amount = (before.kind, last.kind, behind.kind) == ("number", "word", "number") and last.text != "in"
+            amount = amount and size(last.text) is not None  # 1 hour 30 minutes; but 120 in 2 weeks
+            return None if variable or amount or behind.text in set("+-*/^(") else side
     return None
 
 
 def _is_variable(word: _Sign, before: _Sign) -> bool:
     if word.text in _UNITS and (word.spaced or before.text == "/"):
         return False
-    return _VARIABLE.fullmatch(word.text) is not None
+    if _HOUR.fullmatch(word.text) or _VARIABLE.fullmatch(word.text):
+        return True
+    if before.text == "/":  # 5 degrees/log
+        return False
+    product = not word.spaced and _PRODUCT.fullmatch(word.text) is not None
+    return word.text in _FUNCTIONS or (product and not is_unit(word.text))
 
 
 def _end(signs: Sequence[_Sign], equal: int) -> int:
@@ -304,10 +334,11 @@ def _side(signs: Sequence[_Sign]) -> _Side | None:
         values = [_Reader(bare, reading).whole() for reading in _readings(bare)]
     except (ValueError, ZeroDivisionError, OverflowError):
         return None
-    negative = len(bare) == 2 and bare[0].text == "-"
-    calculated = len(bare) > 1 and not negative
     written = " ".join(sign.text for sign in bare)
-    return _Side(tuple(dict.fromkeys(values)), written, calculated, bare[-1].places)
+    last = bare[-1]
+    places = [last.places + 2 * (last.percent and reading != "number") for reading in _readings(bare)]
+    calculated = sum(sign.kind == "number" for sign in bare) > 1
+    return _Side(dict(zip(values, places, strict=True)), written, calculated)
 
 
 def _readings(signs: Sequence[_Sign]) -> list[_Reading]:
