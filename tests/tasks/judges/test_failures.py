@@ -34,6 +34,19 @@ def test_a_wrong_answer_fails_in_one_way(text, finish, parsed, kind):
     assert failure(text, finish, Verdict(False, parsed), "7", LANGUAGE) == kind
 
 
+@pytest.mark.parametrize(
+    ("equation", "gold"),
+    [
+        ("1/4 + 1/4 = 1/2", r"\frac{1}{2}"), ("20/80 = 25%", r"25\%"), ("3 - 5 = -2", "−2"),
+        ("3 * 6 = 18", "18 dollars"), ("3 * 600 = 1,800", "1{,}800"), ("3 * 6 = 18", "€18"), ("10 / 4 = 2.5", "5/2"),
+    ],
+)  # fmt: skip
+def test_the_gold_answer_is_known_in_every_form_in_which_the_judge_knows_it(equation, gold):
+    text = f"{equation}. The answer is 3."
+    assert failure(text, "stop", Verdict(False, "3"), gold, LANGUAGE) == "format"
+    assert failure(text, "stop", Verdict(False, "3"), "77", LANGUAGE) == "wrong plan"
+
+
 def test_a_right_answer_does_not_fail():
     assert failure(SALAD, "stop", Verdict(True, "7"), "7", LANGUAGE) is None
 

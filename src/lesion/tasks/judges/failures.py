@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from statistics import median
 from typing import Literal, get_args
 
 from lesion.tasks.judges.equations import LONGEST, equations
+from lesion.tasks.judges.mathematics import math_answer
 from lesion.tasks.task import TRUNCATED, Finish, Verdict
 
 Failure = Literal[
@@ -71,7 +71,8 @@ def failure(text: str, finish: Finish, verdict: Verdict, gold: str, language: La
     - *loop*: the text ends in a piece that it says four times or more, numbers aside;
     - *cut off*: at the token limit;
     - *no answer*: it ended, and no answer can be read;
-    - *format*: its last equation, a right one, results in the gold answer, and another answer is read;
+    - *format*: its last equation, a right one, results in the gold answer, and another answer is read; also in LaTeX,
+      in percent, or with a unit (`judges.mathematics`);
     - *wrong equation*: one of its equations is wrong (`equations`);
     - *no equation*: it has none;
     - *wrong plan*: all its equations are right.
@@ -87,7 +88,7 @@ def failure(text: str, finish: Finish, verdict: Verdict, gold: str, language: La
     if verdict.parsed is None:
         return "no answer"
     found = equations(text)
-    if found and found[-1].correct and found[-1].result == _value(gold):
+    if found and found[-1].correct and math_answer(str(found[-1].result), gold).correct:
         return "format"
     if any(not equation.correct for equation in found):
         return "wrong equation"
@@ -102,11 +103,3 @@ def loops(text: str) -> bool:
         if len(tail) >= length and tail[: length - piece] == tail[piece:length]:
             return True
     return False
-
-
-def _value(gold: str) -> Fraction | None:
-    """A gold answer that is a plain number; None of another."""
-    try:
-        return Fraction(gold.replace(",", "").strip().lstrip("$"))
-    except (ValueError, ZeroDivisionError):
-        return None

@@ -122,7 +122,7 @@ def test_how_much_longer_chains_are_is_the_median_with_the_sign_test_and_is_said
 def test_what_a_chain_adds_is_whole_chains_against_early_answers_over_the_limits():
     (broken,) = chains.broken(material())
     frame = broken.unedited.frame.assign(tokens=50, correct=True)
-    wrong, right = (frame.assign(correct=value) for value in (False, True))
+    wrong, right = (frame.assign(correct=value, parsed="1") for value in (False, True))
     texts = replace(broken.unedited, frame=frame, early={8: wrong, 16: right})
     rows = {row.limit: row for row in texts.within(0.95)}
     assert (rows[8].early.value, rows[8].adds.value, rows[16].early.value, rows[16].adds.value) == (0, 1, 1, 0)
@@ -134,6 +134,22 @@ def test_what_a_chain_adds_is_whole_chains_against_early_answers_over_the_limits
     (claim,) = chains.what_chains_add([replace(broken, unedited=replace(texts, early={16: right}))])
     assert claim.text.endswith("(corrected p 1): that the rest of the chains changes this is not shown.")
     assert not list(chains.what_chains_add([broken]))
+
+
+def test_early_answers_in_which_none_can_be_read_are_counted_and_said():
+    (broken,) = chains.broken(material())
+    frame = broken.unedited.frame.assign(tokens=[4] + [50] * (ITEMS - 1), correct=True)
+    early = frame.assign(correct=False, parsed=[None] * 4 + ["1"] * (ITEMS - 4))
+    texts = replace(broken.unedited, frame=frame, early={8: early})
+    row = next(row for row in texts.within(0.95) if row.early is not None)
+    # The first of ten is no longer than the limit, so that it was not cut off: three of nine are unread.
+    assert row.unread == pytest.approx(3 / 9)
+    (claim,) = chains.what_chains_add([replace(broken, unedited=texts)])
+    assert claim.sentences[1].replace("\N{NO-BREAK SPACE}", " ") == (
+        "In 33 % of these early answers none can be read: the model may not know the form in which it is asked."
+    )
+    read = replace(broken, unedited=replace(texts, early={8: early.assign(parsed="1")}))
+    assert len(next(iter(chains.what_chains_add([read]))).sentences) == 1
 
 
 def test_chains_are_as_the_unedited_ones_for_so_many_words_and_right_for_so_many_equations():

@@ -47,6 +47,8 @@ DRAWN = 5
 """So many edits, of the largest losses, are drawn over the limits."""
 HALF = 0.5
 """Where fewer chains than these are language, it is said of their equations."""
+UNREAD = 0.1
+"""From this share of unread early answers on, what whole chains add may be the form of the answer."""
 FEW = 2
 """Of more models one claim is made, and their maps are folded."""
 TOKENS = decimals(0, "tokens")
@@ -112,12 +114,14 @@ class WithinLimit(Under):
 
     Attributes:
         early: the accuracy if longer chains are made to answer there; None where they were not asked.
+        unread: in which share of these early answers no answer can be read; None where there are none.
         adds: how much more are right with whole chains, with the exact paired test (McNemar).
     """
 
     limit: int = column("Token limit")
     accuracy: Estimate = column("Accuracy", SHARE)
     early: Estimate | None = column("Answered there", SHARE, default=None)
+    unread: Number = column("Unread there", WHOLE_SHARE, default=None)
     adds: Estimate | None = column("The rest adds", POINTS, default=None, p=True)
 
 
@@ -230,11 +234,13 @@ class Texts:
         right, tokens = self.frame["correct"].to_numpy(bool), self.frame["tokens"].to_numpy()
         for limit in sorted({*LIMITS, *self.early}):
             within, answered = right & (tokens <= limit), self.answered(limit)
-            early = adds = None
+            early = adds = unread = None
             if answered is not None:
                 early, adds = Estimate.of(accuracy(answered, level)), Estimate.dropped(right, answered, level)
+                late = self.early[limit]["item"].isin(self.frame["item"][tokens > limit])
+                unread = float(self.early[limit]["parsed"][late].isna().mean()) if late.any() else None
             share = Estimate.of(accuracy(within, level))
-            yield WithinLimit(**dict(self.about), limit=limit, accuracy=share, early=early, adds=adds)
+            yield WithinLimit(**dict(self.about), limit=limit, accuracy=share, early=early, unread=unread, adds=adds)
             if limit >= tokens.max():
                 return
 
@@ -387,7 +393,8 @@ def what_chains_add(every: Sequence[Broken]) -> Iterable[Claim]:
     """Whether the rest of a chain adds anything to what the unedited model answers after its beginning.
 
     Says: Made to answer after N tokens of its chains, the unedited model is right in X %, with
-    whole chains in Y % (corrected p …). | The same, and: that the rest of the chains changes this is not shown.
+    whole chains in Y % (corrected p …). | The same, and: that the rest of the chains changes this is not shown. | In
+    N % of these early answers none can be read: the model may not know the form in which it is asked.
     Needs: early answers (`--early-answers`); an exact paired test (McNemar), Holm-corrected over the limits
     """
     labels = [of.curve.labels for of in every]
@@ -403,7 +410,14 @@ def what_chains_add(every: Sequence[Broken]) -> Iterable[Claim]:
         text += f" (corrected p {wording.p_value(p)})"
         if p > ALPHA:
             text += ": that the rest of the chains changes this is not shown"
-        yield Claim((f"{text}.",), tuple(rows), subject(of.curve.labels, labels))
+        sentences = [f"{text}."]
+        if first.unread is not None and first.unread >= UNREAD:
+            share = WHOLE_SHARE.text(first.unread)
+            sentences.append(
+                f"In {share} of these early answers none can be read: the model may not know the form in which it is"
+                " asked."
+            )
+        yield Claim(tuple(sentences), tuple(rows), subject(of.curve.labels, labels))
 
 
 def part(material: Material) -> Part | None:
