@@ -70,6 +70,14 @@ def test_numbers_of_a_solution_in_sentences_are_told_apart_likewise():
     assert classes_of(find("gsm8k")) is classes_of(find("svamp")) is DERIVATION
 
 
+def test_a_negative_result_is_a_result_and_other_signs_are_operations():
+    item = Item("1", "It is 3 degrees and falls by 5.", "-6", solution="3-5=-2. 3−5 = −2. 3·-2=-$6")
+    kinds = [(item.solution[span.start : span.stop], span.name) for span in DERIVATION.spans(item)]
+    letters = zip("352352326", "ccrccrccr", strict=True)
+    assert kinds[:9] == [(word, NAMES[letter]) for word, letter in letters]
+    assert [word for word, name in kinds if name == "operation"] == ["-", "−"]
+
+
 def test_a_space_that_a_tokenizer_strips_from_the_whole_is_form():
     pieces = Pieces(" ", "8", "1", "+", strip=True)
     assert names(pieces) == by_hand("fcco")

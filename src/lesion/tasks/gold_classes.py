@@ -22,9 +22,9 @@ UNKNOWN = "not assigned"
 """The class of all tokens of an item whose tokenizer does not give its text back."""
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_OPERATION = re.compile(r"(?<=[\d%]) ?([-+*/x×÷]) ?(?=[$€£]?\.?\d)")
-_BEFORE = " \t\n$€£"
-"""What may stand between `=` and its number."""
+_OPERATION = re.compile(r"(?<=[\d%]) ?([-−+*/x×÷·]) ?(?=[$€£]?\.?\d)")
+_BEFORE = " \t\n$€£-−"
+"""What may stand between `=` and its number; the sign of a negative one too."""
 _MARK = "####"
 _NEXT = re.compile(rf"(?<=\.)\s+(?:{_MARK})?")
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how the first tokens of a character of several are decoded

@@ -117,6 +117,17 @@ def test_questions_of_ones_own_that_are_judged_as_mathematics_have_chains_too(bu
     assert early_name(own, 9) not in tasks.index
 
 
+def test_as_many_early_answers_as_may_follow_are_announced_also_where_the_chains_are_there(task, tmp_path, capsys):
+    def asked(layers, *more):
+        options = ["--layers", layers, "--items", 2, "--max-new-tokens", 8, "--anyway", "--out", tmp_path / "o"]
+        tasks = ["--task", task, "--task", "primer:atlas"]
+        return lesion(capsys, "ablate", "bundled:llama-base", *tasks, *options, *more)
+
+    assert asked("2").code == 0
+    # Two items of the one task of chains, unedited and without two blocks, each after 0 and after 2 tokens.
+    assert "Up to 12 early answers follow" in " ".join(asked("2,5", "--early-answers", "0,2").err.split())
+
+
 def test_that_no_chain_is_long_enough_is_said(task, tmp_path, capsys):
     options = ["--layers", 2, "--items", 2, "--max-new-tokens", 4, "--early-answers", 50, "--anyway"]
     done = lesion(capsys, "ablate", "bundled:llama-base", "--task", task, *options, "--out", tmp_path / "o")

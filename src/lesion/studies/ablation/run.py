@@ -288,17 +288,19 @@ def _evaluate(study: Study, sweep: ModelSweep) -> None:
         pending = pending_at_top(sweep, study.screen_top)
     ids = {choice.name: [item.id for item in items] for choice, items in evaluation.items.items()}
     if study.stop is None:
-        if study.early_answers and pending.cells:
-            most = len(study.early_answers) * len(pending.cells)
+        early = study.early_answers
+        every = sweep.pending(evaluation.tasks, evaluation.items, stored=()).cells if early else {}
+        if early and pending.cells:
+            chains = early_tasks(evaluation.tasks, early)
+            most = len(early) * sum(cell.choice in chains for cell in every.values())
             evaluation.run.watcher.note(
                 f"Up to {most:,} early answers follow these, each at most {TOKENS} tokens behind a chain; how long they"
                 " take is said then."
             )
         evaluation.answer(chosen, model, pending)
         evaluation.planned += pending.total
-        if study.early_answers:
-            every = sweep.pending(evaluation.tasks, evaluation.items, stored=())
-            answer_early(evaluation, chosen, model, every.cells, study.early_answers)
+        if early:
+            answer_early(evaluation, chosen, model, every, early)
         return
     stopping = Stopping(study.stop, ids, sweep.edits)
 
