@@ -146,7 +146,8 @@ def test_early_answers_in_which_none_can_be_read_are_counted_and_said():
     assert row.unread == pytest.approx(3 / 9)
     (claim,) = chains.what_chains_add([replace(broken, unedited=texts)])
     assert claim.sentences[1].replace("\N{NO-BREAK SPACE}", " ") == (
-        "In 33 % of these early answers none can be read: the model may not know the form in which it is asked."
+        "After 8 tokens no answer can be read in 33 % of the chains cut off: the model may not know the form in which"
+        " it is asked."
     )
     read = replace(broken, unedited=replace(texts, early={8: early.assign(parsed="1")}))
     assert len(next(iter(chains.what_chains_add([read]))).sentences) == 1

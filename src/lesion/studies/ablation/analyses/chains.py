@@ -393,8 +393,9 @@ def what_chains_add(every: Sequence[Broken]) -> Iterable[Claim]:
     """Whether the rest of a chain adds anything to what the unedited model answers after its beginning.
 
     Says: Made to answer after N tokens of its chains, the unedited model is right in X %, with
-    whole chains in Y % (corrected p …). | The same, and: that the rest of the chains changes this is not shown. | In
-    N % of these early answers none can be read: the model may not know the form in which it is asked.
+    whole chains in Y % (corrected p …). | The same, and: that the rest of the chains changes this is not shown. |
+    After N tokens no answer can be read in X % of the chains cut off: the model may not know the form in which it is
+    asked.
     Needs: early answers (`--early-answers`); an exact paired test (McNemar), Holm-corrected over the limits
     """
     labels = [of.curve.labels for of in every]
@@ -411,11 +412,12 @@ def what_chains_add(every: Sequence[Broken]) -> Iterable[Claim]:
         if p > ALPHA:
             text += ": that the rest of the chains changes this is not shown"
         sentences = [f"{text}."]
-        if first.unread is not None and first.unread >= UNREAD:
-            share = WHOLE_SHARE.text(first.unread)
+        most = max(rows, key=lambda row: row.unread or 0.0)
+        if most.unread is not None and most.unread >= UNREAD:
+            share = WHOLE_SHARE.text(most.unread)
             sentences.append(
-                f"In {share} of these early answers none can be read: the model may not know the form in which it is"
-                " asked."
+                f"After {most.limit} tokens no answer can be read in {share} of the chains cut off: the model may not"
+                " know the form in which it is asked."
             )
         yield Claim(tuple(sentences), tuple(rows), subject(of.curve.labels, labels))
 
