@@ -30,7 +30,7 @@ _PRODUCT = re.compile(r"(?!st|nd|rd|th)[A-Za-z]{2,3}")
 """Right behind a number, two or three letters that are no unit are a product, as in 2xy."""
 _HOUR = re.compile(r"[ap]m", re.IGNORECASE)
 _UNITS = frozenset("mghlL")
-_FUNCTIONS = frozenset({name for name in FUNCTIONS if not is_unit(name)} | {"mod", "bmod", "pmod"})
+_FUNCTIONS = frozenset({name for name in FUNCTIONS if not is_unit(name) and name != "floor"} | {"mod", "bmod", "pmod"})
 _POWER, _DIGITS = 12, 30
 
 _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -302,7 +302,10 @@ def _right(signs: Sequence[_Sign], equal: int) -> _Side | None:
             variable = behind.kind == "word" and _is_variable(behind, last)
             amount = (before.kind, last.kind, behind.kind) == ("number", "word", "number") and last.text != "in"
             amount = amount and size(last.text) is not None  # 1 hour 30 minutes; but 120 in 2 weeks
-            return None if variable or amount or behind.text in set("+-*/^(") else side
+            words = [sign for sign in signs[stop + 1 : stop + 3] if sign.kind == "word"]
+            remark = words and not _is_variable(words[0], behind)  # 8 (5 from Ann)
+            factor = behind.text == "(" and not remark
+            return None if variable or amount or factor or behind.text in set("+-*/^") else side
     return None
 
 
@@ -313,7 +316,7 @@ def _is_variable(word: _Sign, before: _Sign) -> bool:
         return True
     if before.text == "/":  # 5 degrees/log
         return False
-    product = not word.spaced and _PRODUCT.fullmatch(word.text) is not None
+    product = not word.spaced and before.text != "(" and _PRODUCT.fullmatch(word.text) is not None
     return word.text in _FUNCTIONS or (product and not is_unit(word.text))
 
 
