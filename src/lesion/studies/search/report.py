@@ -325,6 +325,7 @@ def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Ite
     title = f"Does another layout make {summary.model.name} better at {tasks}?"
     if not any(choice.contest == BETTER for choice in summary.choices):
         title = f"Which blocks can {summary.model.name} do without?"
+    drawn = ", of luck the median and the middle part of the draws" * bool(summary.luck)
     tests = Rows("test", summary.tests, (CandidateTest,), "On test items", marked="control")
     texts = Rows("texts", summary.texts, (TextTest,), "Running text")
     rivals = Rows("rivals", summary.rivals, (RandomCandidate,), "Random candidates of the kind, on test items")
@@ -337,7 +338,7 @@ def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Ite
         (
             Bars(
                 "gain", "name", by="what", panel="task", name="gains",
-                caption="Of random candidates the mean and range, of luck the median and the middle part of the draws.",
+                caption=f"Of random candidates the mean and range{drawn}.",
             ),
         ),
         (*what_the_test_shows(summary), *what_can_be_left_out(summary)),
