@@ -354,13 +354,14 @@ def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Ite
         "Log-probability of a token: on the texts of the screen, and on those that choose." if by_perplexity else
         "Screen: log-probability of gold answers. Gain: on the items that choose.", marked="chosen",
     )  # fmt: skip
-    screened = any(row.screen is not None for row in summary.candidates)
+    seen = _full(row.screen for row in summary.candidates)
+    chose = _full(row.gain for row in summary.candidates) if by_perplexity else 0.2
+    unit = f"texts that choose; full at {chose:g} nats" if by_perplexity else "items that choose; full at 20 points"
     look: dict[str, Any] = {"over": "first", "up": "how", "panel": "family", "boxed": "chosen", "hue": "gain"}
     maps = (
-        *[Map("screen", full=1.0, name="screen", caption="What the screen saw; full at 1 nat.", **look)] * screened,
-        Map("gain", full=1.0, name="choice", caption="Gains on the texts that choose; full at 1 nat.", **look)
-        if by_perplexity
-        else Map("gain", full=0.2, name="choice", caption="Gains on the items that choose; full at 20 points.", **look),
+        *[Map("screen", full=seen, name="screen", caption=f"What the screen saw; full at {seen:g} nats.", **look)]
+        * (seen > 0),
+        Map("gain", full=chose or None, name="choice", caption=f"Gains on the {unit}.", **look),
     )
     yield Part("Which candidates?", rows, maps, what_luck_gives(summary), short="Candidates", wide=True)
     if summary.luck:
@@ -368,6 +369,12 @@ def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Ite
             "What does the best of so many gain by luck?",
             Rows("luck", summary.luck, (Luck,), "By luck"), (Curves("share", over="gain", name="luck"),), short="Luck",
         )  # fmt: skip
+
+
+def _full(changes: Iterable[float | None]) -> float:
+    """Where a map's colour is full: three quarters of the finite changes are smaller; 0: there are none."""
+    sizes = [abs(change) for change in changes if change is not None and math.isfinite(change)]
+    return float(f"{np.quantile(sizes, 0.75):.2g}") if sizes else 0.0
 
 
 def _compared(summary: SearchSummary) -> Iterator[Gained]:
