@@ -44,7 +44,7 @@ FULL = 0.4
 """Work in full batches takes at least this share of the time that it takes of those that went first."""
 TOKEN = 8.0
 """A token of an answer is as much work as so many of a prompt, which are read at once."""
-LATER = 2.0
+LATER = 1.4
 """Answers of later work take so much longer: few edits at a time, some of them written into the weights."""
 PAGE = 2.0
 """Seconds that the numbers and the page take at least, behind the last answer."""
