@@ -461,10 +461,14 @@ def test_no_torch_is_imported():
     subprocess.run(command, check=True, capture_output=True)
 
 
-def test_logs_that_inspect_writes_now_give_the_same_numbers(tmp_path):
-    pytest.importorskip("inspect_ai", reason="inspect_ai is not installed: logs that it writes now are not tried")
+@pytest.mark.parametrize(
+    ("program", "package", "names"),
+    [("inspect", "inspect_ai", ("a.eval", "b.eval", "twice.eval")), ("harness", "lm_eval", ("base", "instruct"))],
+)
+def test_logs_that_another_program_writes_now_give_the_same_numbers(program, package, names, tmp_path):
+    pytest.importorskip(package, reason=f"{package} is not installed: logs that it writes now are not tried")
     # On its own: what its libraries warn each other of is no error of ours.
-    subprocess.run([sys.executable, Path(__file__).with_name("write_logs.py"), "inspect", tmp_path], check=True)
-    now = lesion.compare(*(tmp_path / f"{name}.eval" for name in ("a", "b", "twice")))
-    kept = lesion.compare(*(LOGS / f"{name}.eval" for name in ("a", "b", "twice")))
+    subprocess.run([sys.executable, Path(__file__).with_name("write_logs.py"), program, tmp_path], check=True)
+    now = lesion.compare(*(tmp_path / name for name in names))
+    kept = lesion.compare(*(LOGS / name for name in names))
     assert now.summary.pairs == kept.summary.pairs

@@ -126,9 +126,9 @@ def test_folders_have_names_that_tell_them_apart_or_those_that_are_given(tmp_pat
 def test_folders_without_answers_are_refused_with_what_to_do(tmp_path):
     a = folder(tmp_path / "a", BASE)
     drift, search = tmp_path / "drift", tmp_path / "search"
-    for kind in (drift, search):
-        kind.mkdir()
-        own(kind, kind.name)
+    for place in (drift, search):
+        place.mkdir()
+        own(place, place.name)
     for given, says in (
         ((a, tmp_path / "nowhere"), "nowhere is no folder"),
         ((a, drift), "drift holds no answers to compare; name folders of `lesion ablate`"),

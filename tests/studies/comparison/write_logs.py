@@ -65,6 +65,8 @@ def harness_logs(place: Path) -> None:
     from lm_eval.loggers import EvaluationTracker
     from lm_eval.tasks import TaskManager
 
+    import lesion.harness_model  # noqa: F401 (registers the model `lesion`)
+
     rows = [
         {"question": f"{x}+{y}=", "answer": str(x + y), "choices": [str(x + y), str(x + y + 1)], "gold": 0}
         for x, y in QUESTIONS

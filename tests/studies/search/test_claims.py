@@ -292,3 +292,8 @@ def test_of_a_task_with_no_more_to_lose_than_the_margin_it_is_not_said_that_it_l
     nothing = estimate(0.0, -0.01, 0.01)
     assert _verdict(nothing, 0.02, 0.5) == "no worse"
     assert _verdict(nothing, 0.02, 0.0) == _verdict(nothing, 0.02, 0.02) == "cannot be told"
+
+
+def test_the_colour_of_a_map_is_full_where_three_quarters_of_the_finite_changes_are_smaller():
+    assert report._full([-0.1, 0.2, -0.3, 0.4, 0.5, None, float("-inf")]) == 0.4
+    assert report._full([None, float("-inf")]) == 0
