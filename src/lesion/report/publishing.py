@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jinja2
 import pandas as pd
@@ -82,18 +82,19 @@ def spreadsheet(table: pd.DataFrame) -> str:
 
     Numbers stay numbers, negative ones too. The page's CSV buttons write the same (`downloads.js`).
     """
-    harmless = table.rename(columns=_harmless)
+    harmless = table.rename(columns=lambda name: _harmless(str(name)))
     for place, kind in enumerate(harmless.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
-            harmless.isetitem(place, harmless.iloc[:, place].map(_harmless).to_numpy(dtype=object))
+            cells = harmless.iloc[:, place].to_numpy(dtype=object)
+            known = {text: _harmless(text) for text in {cell for cell in cells if isinstance(cell, str)}}
+            texts = [known[cell] if isinstance(cell, str) else cell for cell in cells]
+            harmless.isetitem(place, pd.Series(texts, dtype=object).to_numpy())
     return str(harmless.to_csv(index=False, lineterminator="\n"))
 
 
-def _harmless(cell: Any) -> Any:
-    if not isinstance(cell, str):
-        return cell
+def _harmless(text: str) -> str:
     # A carriage return would end the row for some readers, and what follows it would begin a cell.
-    return ";".join(map(_guarded, cell.split(";")))  # where semicolons part cells, what follows one begins a cell
+    return ";".join(map(_guarded, text.split(";")))  # where semicolons part cells, what follows one begins a cell
 
 
 def _guarded(text: str) -> str:

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import norm
-from scipy.stats import t as student
 
+from lesion.statistics.distributions import normal_isf, student_isf
 from lesion.statistics.paired import Contrast
 
 
@@ -67,7 +66,7 @@ def clustered(
     form = (np.diag(shares) - np.outer(shares, shares)) / np.sqrt(np.outer(1.0 - shares, 1.0 - shares))
     freedom = float(np.trace(form) ** 2 / (form**2).sum())
     tail = (1.0 - level) / 2.0
-    widening = math.sqrt(design) * float(student.isf(tail, freedom)) / float(norm.isf(tail))
+    widening = math.sqrt(design) * float(student_isf(tail, freedom)) / float(normal_isf(tail))
     low = over_items.value - widening * (over_items.value - over_items.low)
     high = over_items.value + widening * (over_items.high - over_items.value)
     return Clustered(count, freedom, max(-1.0, low), min(1.0, high), design, widening)

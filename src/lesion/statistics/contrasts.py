@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.stats import t as student
 
+from lesion.statistics.distributions import student_isf, student_sf
 from lesion.statistics.paired import Contrast, paired_drop
 
 
@@ -52,7 +52,7 @@ def mean_p(values: Float[np.ndarray, " items"]) -> float:
     spread = float(values.std(ddof=1))
     if spread == 0.0:
         return 1.0 if float(values[0]) == 0.0 else 0.0
-    return float(2.0 * student.sf(abs(float(values.mean())) * math.sqrt(values.size) / spread, values.size - 1))
+    return float(2.0 * student_sf(abs(float(values.mean())) * math.sqrt(values.size) / spread, values.size - 1))
 
 
 def beyond_random(
@@ -69,7 +69,7 @@ def beyond_random(
     between = 0.0
     if len(drops) > 1:
         spread = float(np.std([each.value for each in drops], ddof=1)) / math.sqrt(len(drops))
-        between = float(student.isf((1 - level) / 2, len(drops) - 1)) * spread
+        between = float(student_isf((1 - level) / 2, len(drops) - 1)) * spread
     below = float(np.mean([each.value - each.low for each in drops]))
     above = float(np.mean([each.high - each.value for each in drops]))
     low, high = value - math.hypot(below, between), value + math.hypot(above, between)
@@ -81,7 +81,7 @@ def mean(values: Float[np.ndarray, " items"], level: float = 0.95) -> Contrast:
     value = float(values.mean())
     if values.size == 1:
         return Contrast(value, -math.inf, math.inf)
-    reach = float(student.isf((1 - level) / 2, values.size - 1)) * float(values.std(ddof=1)) / math.sqrt(values.size)
+    reach = float(student_isf((1 - level) / 2, values.size - 1)) * float(values.std(ddof=1)) / math.sqrt(values.size)
     return Contrast(value, value - reach, value + reach)
 
 
@@ -122,7 +122,7 @@ def perplexity_p(
         return math.nan
     if spread == 0.0:
         return 1.0 if mean == 0.0 else math.nan
-    return float(2.0 * student.sf(abs(mean) / spread, len(tokens) - 1))
+    return float(2.0 * student_sf(abs(mean) / spread, len(tokens) - 1))
 
 
 def _linearised(sums: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"]) -> tuple[float, float]:
@@ -139,7 +139,7 @@ def _exp_ratio(sums: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " item
     mean, spread = _linearised(sums, tokens)
     if not math.isfinite(mean):
         return Contrast(math.inf, math.inf, math.inf)
-    reach = float(student.isf((1 - level) / 2, max(1, len(sums) - 1))) * spread
+    reach = float(student_isf((1 - level) / 2, max(1, len(sums) - 1))) * spread
 
     def power(value: float) -> float:
         return math.exp(value) if value < 700 else math.inf
@@ -163,5 +163,5 @@ def ratio_of_means(
         return Contrast(ratio, -math.inf, math.inf)
     residuals = parts - ratio * wholes
     spread = math.sqrt(items / (items - 1) * float(residuals @ residuals)) / abs(total)
-    reach = float(student.isf((1 - level) / 2, items - 1)) * spread
+    reach = float(student_isf((1 - level) / 2, items - 1)) * spread
     return Contrast(ratio, ratio - reach, ratio + reach)

@@ -27,9 +27,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import bdtr, bdtrc, gammaln
-from scipy.stats import beta, binom
 
 from lesion.errors import LesionError
+from lesion.statistics.distributions import beta_ppf, binomial_cdf
 from lesion.statistics.down_to_chance import p_down_to_chance
 from lesion.statistics.paired import ALPHA, holm, last
 
@@ -243,12 +243,12 @@ def smallest_loss(right: int, tests: int, items: int = 0, chance: float = 0.0) -
         while high - low > 0.005:
             loss = (low + high) / 2
             most = most_retained_with(round((items - right) * loss * chance))
-            called = float(binom.cdf(most, right, 1 - loss + loss * chance)) >= POWER
+            called = float(binomial_cdf(most, right, 1 - loss + loss * chance)) >= POWER
             low, high = (low, loss) if called else (loss, high)
         return high if high < 1.0 else None
     most = most_retained_with(0)
     # The number retained is binomial: P(retained ≤ most) = power at this chance of being retained.
-    return 1.0 - float(beta.ppf(1.0 - POWER, most + 1, right - most))
+    return 1.0 - float(beta_ppf(1.0 - POWER, most + 1, right - most))
 
 
 def rule(alpha: float = ALPHA, share: float = SHARE, *, chosen: bool = False) -> str:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from scipy.stats import beta, norm
-
 from lesion.statistics.critical import POWER, out_of_reach, tested
+from lesion.statistics.distributions import beta_ppf, normal_isf
 from lesion.statistics.down_to_chance import above_chance
 from lesion.statistics.paired import ALPHA, mcnemar_exact
 
@@ -35,7 +34,7 @@ def smallest_drop(items: int, tests: int) -> float | None:
     if items < needed:
         return None
     # The number lost is binomial: P(lost ≥ needed) = power at this chance of being lost.
-    return float(beta.ppf(POWER, needed, items - needed + 1))
+    return float(beta_ppf(POWER, needed, items - needed + 1))
 
 
 def found_with_power(reach: float, level: float, tests: int) -> float:
@@ -43,7 +42,7 @@ def found_with_power(reach: float, level: float, tests: int) -> float:
 
     `reach` is half the width of its interval at `level`; the estimate is taken to be normal.
     """
-    return reach * float(norm.isf(ALPHA / (2 * tests)) + norm.isf(1 - POWER)) / float(norm.isf((1 - level) / 2))
+    return reach * float(normal_isf(ALPHA / (2 * tests)) + normal_isf(1 - POWER)) / float(normal_isf((1 - level) / 2))
 
 
 def shows_from(items: int, tests: int, most: float = 1.0) -> str:

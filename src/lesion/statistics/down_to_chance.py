@@ -27,8 +27,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln
-from scipy.stats import beta, binom
 
+from lesion.statistics.distributions import beta_isf, beta_ppf, binomial_sf
 from lesion.statistics.paired import ALPHA
 
 TIED = 1e-6  # counts that differ by no more than rounding are equal
@@ -52,7 +52,7 @@ def above_chance(right: int, items: int, chance: float) -> bool:
     One test per model and task: while the baseline only guesses, all its edits together are wrongly called with a
     chance of at most `ALPHA`.
     """
-    return chance <= 0 or float(binom.sf(right - 1, items, chance)) <= ALPHA
+    return chance <= 0 or float(binomial_sf(right - 1, items, chance)) <= ALPHA
 
 
 @lru_cache(maxsize=65536)
@@ -95,8 +95,8 @@ def _angle(chance: float) -> float:
 
 def _limits(count: int, of: int) -> tuple[float, float]:
     """The exact interval of a proportion (Clopper and Pearson 1934) at 1 − BEYOND / 2."""
-    low = 0.0 if count == 0 else float(beta.ppf(BEYOND / 4, count, of - count + 1))
-    high = 1.0 if count == of else float(beta.isf(BEYOND / 4, count + 1, of - count))
+    low = 0.0 if count == 0 else float(beta_ppf(BEYOND / 4, count, of - count + 1))
+    high = 1.0 if count == of else float(beta_isf(BEYOND / 4, count + 1, of - count))
     return low, high
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import brentq
-from scipy.stats import binom, norm, quantile_test, spearmanr
 
 from lesion.errors import LesionError
+from lesion.statistics.distributions import binomial_cdf, normal_isf
 
 ALPHA = 0.05
 FLIPS = 10_000
@@ -29,7 +29,7 @@ class Contrast:
 
 def _z(level: float) -> float:
     """The two-sided normal quantile of a level: 1.96 for 0.95."""
-    return float(norm.isf((1.0 - level) / 2.0))
+    return float(normal_isf((1.0 - level) / 2.0))
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -106,7 +106,7 @@ def mcnemar_exact(b_only: int, e_only: int) -> float:
     """
     discordant = b_only + e_only
     # The binomial with ½ is symmetric, so two-sided is twice one tail; 1 caps the middle, counted twice.
-    return min(1.0, 2.0 * float(binom.cdf(min(b_only, e_only), discordant, 0.5)))
+    return min(1.0, 2.0 * float(binomial_cdf(min(b_only, e_only), discordant, 0.5)))
 
 
 def paired_p(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " items"]) -> float:
@@ -119,6 +119,8 @@ def median_shift(differences: Int[np.ndarray, " items"], level: float = 0.95) ->
 
     Conover (1999), Practical Nonparametric Statistics, section 3.2; differences of 0 make it conservative.
     """
+    from scipy.stats import quantile_test  # slow to import, as in the functions below
+
     test = quantile_test(differences, q=0.0, p=0.5)
     low, high = test.confidence_interval(level)
     return Contrast(float(np.median(differences)), float(low), float(high)), float(test.pvalue)
@@ -132,6 +134,8 @@ def sign_flip_exact(differences: Int[np.ndarray, " items"]) -> float:
 
     Differences are whole numbers, such as drop in one model minus drop in the other, −2…2.
     """
+    from scipy.stats import binom
+
     sizes = np.abs(differences[differences != 0]).astype(int)
     chances = np.ones(1)  # of the sum of those whose sign is plus: 0, 1, …
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
@@ -186,4 +190,6 @@ def rank_agreement(first: Sequence[float], second: Sequence[float]) -> float:
     """Spearman's rank correlation of two profiles over the same layers; NaN when one is constant."""
     if len(set(first)) == 1 or len(set(second)) == 1:
         return math.nan
+    from scipy.stats import spearmanr
+
     return float(spearmanr(first, second).statistic)

@@ -12,10 +12,9 @@ from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
-from scipy.stats import binom
-
 from lesion.errors import UsageError
 from lesion.reprs import described
+from lesion.statistics.distributions import binomial_sf
 from lesion.statistics.paired import ALPHA
 from lesion.tasks import running
 from lesion.tasks.counterparts import Aligning
@@ -346,5 +345,5 @@ def guessing(task: Task, items: Sequence[Item]) -> float:
         return 0.0
     answers = Counter(text for right in every for text in right)
     (_, most), share = answers.most_common(1)[0], share / len(items)
-    unbalanced = len(answers) * binom.sf(most - 1, len(items), share) <= ALPHA
+    unbalanced = len(answers) * binomial_sf(most - 1, len(items), share) <= ALPHA
     return min(most, len(items) - 0.5) / len(items) if unbalanced else share

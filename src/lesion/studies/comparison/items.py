@@ -9,9 +9,9 @@ import pandas as pd
 from lesion.report import browser, wording
 from lesion.report.browser import Carried, Offered
 from lesion.report.table import Table, plain_columns
-from lesion.studies.comparison.reading import Match
+from lesion.studies.comparison.reading import Match, sources_of
 from lesion.studies.comparison.result import UNEDITED, Compared, ComparisonSummary, Pair
-from lesion.studies.comparison.summary import common_items, unedited_verdicts, values
+from lesion.studies.comparison.summary import answered, common_items, unedited_verdicts, values
 
 MOST_ROWS = 50_000
 """A file of items has at most so many rows; of a larger comparison those of the unedited models."""
@@ -59,13 +59,12 @@ def wrong_in_all(summary: ComparisonSummary, matches: Sequence[Match]) -> pd.Dat
     Returns:
         Columns task, item, group, question, gold, and for every side what was read of its answer, under its label.
     """
-    sources = list({source.side.label: source for match in matches for source in match[:2]}.values())
-    parts = []
+    sources, parts = sources_of(matches), []
     for task in summary.tasks:
         verdicts = unedited_verdicts(task.name, sources, common_items(task.name, matches))
         if task.scored or verdicts.empty:
             continue
-        chosen = list(verdicts.index[~verdicts.any(axis=1)])
+        chosen = verdicts.index[~verdicts.any(axis=1)]
         cells = {source.side.label: source.cells.get((task.name, UNEDITED)) for source in sources}
         known = {label: cell.loc[chosen] for label, cell in cells.items() if cell is not None}
         frame = next(iter(known.values()))[["group", "question", "gold"]].reset_index()
@@ -91,17 +90,17 @@ def _said(rows: pd.DataFrame) -> pd.Series:
 def carried(summary: ComparisonSummary, matches: Sequence[Match], budget: int = browser.BUDGET) -> Carried:
     """What the page's item browser reads: the first side stands on the left, the side compared with it on the right."""
     offered, answers, questions = [], [], []
+    if not any(source.answers["text"].any() or source.answers["question"].any() for source in sources_of(matches)):
+        return browser.NOTHING
     for pair, match, cell in _cells(summary, matches):
         row, chosen = row_name(summary, pair, cell), match.items[cell.task]
         for source, edit, name in ((match.a, cell.edit_a, UNEDITED), (match.b, cell.edit_b, pair.b)):
             rows = source.cells[cell.task, edit]
-            rows = rows.loc[[item for item in chosen if item in rows.index]].reset_index()
+            rows = rows.loc[answered(chosen, rows.index)].reset_index()
             questions.append(rows[["task", "item", "question", "gold", "group"]])
             answers.append(rows.assign(model_name=row, edit=name))
         offered.append(Offered(row, cell.task, UNEDITED, pair.a))
         offered.append(Offered(row, cell.task, pair.b, pair.b))
-    if not offered:
-        return browser.NOTHING
     data = browser.data(offered, pd.concat(answers), pd.concat(questions, ignore_index=True), budget)
     return data | {"words": WORDS}
 
@@ -120,7 +119,7 @@ def _cells(summary: ComparisonSummary, matches: Sequence[Match]) -> Iterator[tup
 
 def _rows(pair: Pair, match: Match, cell: Compared) -> pd.DataFrame:
     first, second = match.a.cells[cell.task, cell.edit_a], match.b.cells[cell.task, cell.edit_b]
-    chosen = [item for item in match.items[cell.task] if item in first.index and item in second.index]
+    chosen = answered(match.items[cell.task], first.index, second.index)
     first, second = first.loc[chosen], second.loc[chosen]
     known = {"a": pair.a, "b": pair.b, "task": cell.task, "edit": cell.edit_a, "edit_b": cell.edit_b, "item": chosen}
     frame = pd.DataFrame(known)

@@ -70,6 +70,11 @@ class Source:
             for task, rows in self.answers.groupby("task", sort=False)
         }
 
+    @property
+    def tasks(self) -> set[str]:
+        """The tasks that were answered."""
+        return set(self.answers["task"].unique())
+
     def edits(self, task: str) -> list[str]:
         """The edits under which a task was answered, unedited first, then in the order of their blocks."""
         return sorted((edit for of, edit in self.cells if of == task), key=place_order)
@@ -97,7 +102,7 @@ def read(folders: Sequence[str | Path], labels: Sequence[str], out: Path, notes:
     groups = [
         _sources(place, name, out, notes, alone=len(places) == 1) for place, name in zip(places, names, strict=True)
     ]
-    tasks = {task for group in groups for source in group for task in source.items} - {UNNAMED}
+    tasks = {task for group in groups for source in group for task in source.tasks} - {UNNAMED}
     if len(tasks) == 1:
         groups = [[_named(source, *tasks) for source in group] for group in groups]
     return groups if labels else [[_by_model(source, groups) for source in group] for group in groups]
@@ -115,7 +120,7 @@ def _by_model(source: Source, groups: Sequence[Sequence[Source]]) -> Source:
 
 def _named(source: Source, task: str) -> Source:
     """A source whose log names no task, as one of the only task of the others."""
-    if set(source.items) != {UNNAMED}:
+    if source.tasks != {UNNAMED}:
         return source
     units = dict(zip([task], source.units.values(), strict=False))
     return replace(source, answers=source.answers.assign(task=task), units=units)
@@ -215,7 +220,12 @@ class Match(NamedTuple):
 
     a: Source
     b: Source
-    items: dict[str, list[str]]
+    items: dict[str, pd.Index]
+
+
+def sources_of(matches: Sequence[Match]) -> list[Source]:
+    """The models of all pairs, each once."""
+    return list({source.side.label: source for match in matches for source in match[:2]}.values())
 
 
 def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: list[str]) -> list[Match]:
@@ -224,7 +234,7 @@ def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: lis
     for a, b in _pairs(groups, notes):
         chosen = _tasks(a, b, tasks, notes)
         b = _by_question(a, b, chosen, notes)
-        items = {task: common for task in chosen if (common := _items(a, b, task, notes))}
+        items = {task: common for task in chosen if len(common := _items(a, b, task, notes))}
         if not items:
             same = any(a.items[task].index.isin(b.items[task].index).any() for task in chosen)
             changed = " Items of the same id read differently: the data has changed." if same else ""
@@ -235,7 +245,25 @@ def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: lis
         for task in items:
             _refuse_incomparable(a, b, task, notes)
         every.append(Match(a, b, items))
+    notes += _without_texts(every)
     return every
+
+
+def _without_texts(matches: Sequence[Match]) -> list[str]:
+    """A sentence for each task of which models lack the questions, the right answers, or both."""
+    lacking: dict[tuple[str, str], list[str]] = defaultdict(list)
+    words = {"question": "questions", "gold": "right answers"}
+    for source in sources_of(matches):
+        for task, items in source.items.items():
+            lacks = [word for column, word in words.items() if (items[column] == "").all()]
+            if lacks and (source.kind == "log" or len(lacks) == len(words)):
+                lacking[task, " and no ".join(lacks)].append(source.side.label)
+    return [
+        f"{task}: {wording.listed(names)} {'has' if len(names) == 1 else 'have'} no {lacks}, so that they were not"
+        " compared."
+        for (task, lacks), names in lacking.items()
+        if any(task in match.items for match in matches)
+    ]
 
 
 def _pairs(groups: Sequence[Sequence[Source]], notes: list[str]) -> list[tuple[Source, Source]]:
@@ -284,19 +312,12 @@ def _tasks(a: Source, b: Source, wanted: Sequence[str], notes: list[str]) -> lis
     return chosen
 
 
-def _items(a: Source, b: Source, task: str, notes: list[str]) -> list[str]:
+def _items(a: Source, b: Source, task: str, notes: list[str]) -> pd.Index:
     """The ids of the items that both have and that read the same, in the order of the first."""
     ours, theirs = a.items[task], b.items[task]
     shared, same = _reading_the_same(ours, theirs)
     changed = int((~same).sum())
-    common = [str(item) for item in shared[same].to_list()]
-    for source, known in ((a, ours), (b, theirs)):
-        words = {"question": "questions", "gold": "right answers"}
-        lacks = [word for column, word in words.items() if (known[column] == "").all()]
-        if lacks and (source.kind == "log" or len(lacks) == len(words)):
-            notes.append(
-                f"{task}: {source.side.label} has no {' and no '.join(lacks)}, so that they were not compared."
-            )
+    common = shared[same]
     if len(common) < max(len(ours), len(theirs)):
         other = f", {changed} with the same id read differently" if changed else ""
         notes.append(

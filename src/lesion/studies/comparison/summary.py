@@ -21,7 +21,7 @@ from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
 from lesion.statistics.paired import Contrast, accuracy, mcnemar_exact, paired_drop, sign_flip_exact, sign_flips
 from lesion.studies.comparison import result
 from lesion.studies.comparison.logs import UNNAMED
-from lesion.studies.comparison.reading import Match, Source, aligned, digest, matches, read
+from lesion.studies.comparison.reading import Match, Source, aligned, digest, matches, read, sources_of
 from lesion.studies.comparison.result import UNEDITED, Compared, Pair, Unit
 from lesion.studies.comparison.study import ComparisonStudy
 from lesion.tasks.item_clusters import Shared, shared
@@ -36,7 +36,7 @@ class Gathered(NamedTuple):
     @property
     def sources(self) -> list[Source]:
         """The models of all pairs, each once."""
-        return list({source.side.label: source for match in self.matches for source in match[:2]}.values())
+        return sources_of(self.matches)
 
 
 def gathered(study: ComparisonStudy, out: Path) -> Gathered:
@@ -111,18 +111,17 @@ def _pair(match: Match, study: ComparisonStudy, notes: list[str]) -> Pair:
         task: all_wrong
         for task in study.tasks or a.items
         if task not in answered and (task, UNEDITED) in a.cells and unit_of(task, (a,)) in (None, "points")
-        if (all_wrong := _unscored(a, b, task, (), level))
+        if (all_wrong := _unscored(a, b, task, pd.Index([]), level))
     }
     return Pair(a=a.side.label, b=b.side.label, same_model=same, cells=tuple(cells), unanswered=unanswered)
 
 
 def _compared(
-    a: Source, b: Source, task: str, common: Sequence[str], edits: tuple[str, str], level: float
+    a: Source, b: Source, task: str, common: pd.Index, edits: tuple[str, str], level: float
 ) -> Compared | None:
     rows = a.cells[task, edits[0]], b.cells[task, edits[1]]
-    answered = [set(each.index.to_list()) for each in rows]
-    items = [item for item in common if item in answered[0] and item in answered[1]]
-    if not items:
+    items = answered(common, *(each.index for each in rows))
+    if items.empty:
         return None
     named: dict[str, Any] = {"task": task, "edit_a": edits[0], "edit_b": edits[1], "items": len(items)}
     named["extra_drop"] = _extra_drop(a, b, task, items, edits, level)
@@ -157,14 +156,13 @@ def _compared(
     )
 
 
-def _unscored(a: Source, b: Source, task: str, common: Sequence[str], level: float) -> result.Unscored | None:
+def _unscored(a: Source, b: Source, task: str, common: pd.Index, level: float) -> result.Unscored | None:
     """The difference on all items of the first, where answers of the second without a score count as wrong."""
     rows = a.cells[task, UNEDITED]
     theirs = b.cells.get((task, UNEDITED), rows.iloc[:0])
     # The same id, read differently: another item. Where all are others, the first side's have no answer.
-    changed = set(b.items[task].index) - set(common) if common else set()
-    items = [item for item in rows.index if item not in changed]
-    scored = [item for item in common if item in theirs.index]
+    changed = b.items[task].index.difference(common, sort=False) if len(common) else common
+    items, scored = rows.index[~rows.index.isin(changed)], answered(common, theirs.index)
     share = (theirs["share"] if "share" in theirs else pd.Series(1.0, theirs.index)).reindex(scored)
     if len(scored) == len(items) and (share == 1).all():
         return None
@@ -180,9 +178,9 @@ def _unscored(a: Source, b: Source, task: str, common: Sequence[str], level: flo
     )
 
 
-def _clusters(a: Source, task: str, items: Sequence[str]) -> Shared | None:
+def _clusters(a: Source, task: str, items: pd.Index) -> Shared | None:
     """What items share, of the task or, in a log, by their groups."""
-    own = a.items[task].loc[list(items)]
+    own = a.items[task].loc[items]
     return shared(task, own) or (shared(UNNAMED, own) if a.kind == "log" else None)
 
 
@@ -193,15 +191,15 @@ def _mean(values: np.ndarray, level: float, unit: Unit, least: float = 0.0) -> C
 
 
 def _extra_drop(
-    a: Source, b: Source, task: str, common: Sequence[str], edits: tuple[str, str], level: float
+    a: Source, b: Source, task: str, common: pd.Index, edits: tuple[str, str], level: float
 ) -> Estimate | None:
     """The drop in b minus that in a; None for the unedited models, for two edits, and without unedited answers."""
     edit = edits[0]
     if edit == UNEDITED or edits[1] != edit or any((task, UNEDITED) not in source.cells for source in (a, b)):
         return None
     rows = [source.cells[task, each] for source in (b, a) for each in (UNEDITED, edit)]
-    items = [item for item in common if all(item in each.index for each in rows)]
-    if not items:
+    items = answered(common, *(each.index for each in rows))
+    if items.empty:
         return None
     if a.scored(task):
         yours, mine = (values(rows[i], items) - values(rows[i + 1], items) for i in (0, 2))
@@ -220,8 +218,8 @@ def _drops(source: Source, task: str, paired: Sequence[Match], level: float) -> 
         after = source.cells[task, edit]
         if edit == UNEDITED or before is None or not shared:
             continue
-        items = [item for item in before.index if item in shared and item in after.index]
-        if not items:
+        items = answered(before.index[before.index.isin(shared)], after.index)
+        if items.empty:
             continue
         if source.scored(task):
             value, drop = mean(values(after, items), level), mean(values(before, items) - values(after, items), level)
@@ -249,34 +247,40 @@ def _task_items(task: str, sources: Sequence[Source], paired: Sequence[Match]) -
     )
 
 
-def common_items(task: str, paired: Sequence[Match]) -> list[str]:
+def common_items(task: str, paired: Sequence[Match]) -> pd.Index:
     """The items of a task that all pairs that have the task share."""
-    lists = [match.items[task] for match in paired if task in match.items]
-    others = [set(other) for other in lists[1:]]
-    return [item for item in lists[0] if all(item in other for other in others)]
+    first, *others = (match.items[task] for match in paired if task in match.items)
+    return answered(first, *others)
 
 
-def unedited_verdicts(task: str, sources: Sequence[Source], items: Sequence[str]) -> pd.DataFrame:
+def answered(items: pd.Index, *others: pd.Index) -> pd.Index:
+    """Those of the items that all others have, too, in their order."""
+    for other in others:
+        items = items[items.isin(other)]
+    return items
+
+
+def unedited_verdicts(task: str, sources: Sequence[Source], items: pd.Index) -> pd.DataFrame:
     """[items, sides] whether the unedited models are right, for the items that all sides with the task answered."""
     cells = {
         source.side.label: source.cells[task, UNEDITED]["correct"]
         for source in sources
         if (task, UNEDITED) in source.cells
     }
-    frame = pd.DataFrame(cells).reindex(list(items)).dropna()
+    frame = pd.DataFrame(cells).reindex(items).dropna()
     return frame.astype(bool)
 
 
-def right(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:
+def right(rows: pd.DataFrame, items: pd.Index) -> np.ndarray:
     """[items] whether each answer is right."""
-    return verdicts(rows)[rows.index.get_indexer(pd.Index(list(items)))]
+    return verdicts(rows)[rows.index.get_indexer(items)]
 
 
-def values(rows: pd.DataFrame, items: Sequence[str]) -> np.ndarray:
+def values(rows: pd.DataFrame, items: pd.Index) -> np.ndarray:
     """[items] the score of each, such as its log-probability; NaN where it is not finite, 1 or 0 of a verdict."""
     pairs = zip(rows["scores"], rows["correct"], strict=True)
     scores = np.array([each[0] if each else float(right) for each, right in pairs], dtype=np.float64)
-    return scores[rows.index.get_indexer(pd.Index(list(items)))]
+    return scores[rows.index.get_indexer(items)]
 
 
 def unit_of(task: str, sources: Sequence[Source]) -> Unit | None:
