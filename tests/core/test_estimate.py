@@ -83,19 +83,31 @@ def test_batches_that_hold_many_at_once_are_estimated_too(monkeypatch: pytest.Mo
     assert [note.split(" (")[0] for note in told.notes] == ["300 texts to come: about 60 s"]
 
 
-@pytest.mark.parametrize("soon", [30.0, -1.0])
+@pytest.mark.parametrize(
+    ("soon", "edits", "answers"),
+    [
+        (30.0, ("--share", "0.01,0.05"), 216),
+        (-1.0, ("--share", "0.01,0.05"), 216),
+        (30.0, ("--share", "0.05", "--factor", "1.1"), 264),  # a block and its MLP, by three factors, stand beside it
+    ],
+)
 def test_a_dry_isolation_counts_the_answers_under_edits_that_are_not_made_yet(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, soon: float
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    soon: float,
+    edits: tuple[str, ...],
+    answers: int,
 ) -> None:
     monkeypatch.setattr(estimate, "SOON", soon)  # below 0: what is observed counts as long, and the dry run ends there
     tasks = ("--skill", "primer:arithmetic", "--control", "primer:atlas", "--task", "primer:atlas")
-    words = ("isolate", MODEL, *tasks, "--items", "24", "--samples", "20", "--share", "0.01,0.05", "--out", tmp_path)
+    words = ("isolate", MODEL, *tasks, "--items", "24", "--samples", "20", *edits, "--out", tmp_path)
     done = command(capsys, *words, "--dry-run")
     assert done.code == 0, done.err
     (count,) = map(int, re.findall(r"note: (\d+) answers to come", done.err))
     assert ("matrices to order to come" in done.err) == (soon < 0)
     done = command(capsys, *words)
-    assert f"evaluated {count} of 216 answers; {216 - count} were stored already" in done.out
+    assert f"evaluated {count} of {answers} answers; {answers - count} were stored already" in done.out
 
 
 def test_a_dry_run_of_few_items_says_that_more_comes_after_them(

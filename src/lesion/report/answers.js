@@ -201,8 +201,9 @@ async function browse() {
     facts.append(make("strong", right ? "yes" : "no", right ? "✓ right" : "✗ wrong"));
     const parsed = cell.parsed[index];
     if (parsed === UNCLOSED) facts.append(" · unclosed: it never ended its thinking");
-    else facts.append(parsed < 0 ? " · unparsed: no answer could be read" : ` · read as: ${data.texts[parsed]}`);
-    facts.append(` · ${FINISHES[cell.finish[index]]}`);
+    else if (parsed < 0) facts.append(" · unparsed: no answer could be read");
+    else if (data.texts[parsed]) facts.append(` · read as: ${data.texts[parsed]}`);
+    if (FINISHES[cell.finish[index]]) facts.append(` · ${FINISHES[cell.finish[index]]}`);
     if (cell.tokens[index]) facts.append(` · ${cell.tokens[index]} tokens`);
     const text = data.texts[number];
     const against = other && other.texts[index] >= 0 ? data.texts[other.texts[index]] : text;

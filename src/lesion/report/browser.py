@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from lesion.report import wording
@@ -24,24 +25,12 @@ Carried = dict[str, Any]
 `texts`, each once; `models`; `tasks` (`name`, `total`, and `items` as [id, question, gold, group]); and `cells`
 (`model`, `task`, `edit`, `label`, `verdicts` as a string over all items: 1, 0, or - for no answer; and per shown item
 the numbers of its `texts` and `parsed`, -1 for none and -2 for thinking that was
-never closed, `finish` as s, l, r or n, and `tokens`).
+never closed, `finish` as s, l, r, n, or - where it is not known, and `tokens`).
 """
 NOTHING: Carried = {"texts": [], "models": [], "tasks": [], "cells": []}
 FINISHES = {"stop": "s", "length": "l", "loop": "r", "nonfinite": "n"}
-
-
-class BrowserAnswer(NamedTuple):
-    """One answer."""
-
-    text: str
-    tokens: int
-    finish: str
-    correct: bool
-    parsed: str | None
-
-
-Answers = dict[str, BrowserAnswer]
-"""The answers of one model to one task under one edit, by item."""
+BESIDE = 12
+"""Characters that an answer takes in a page besides its texts: its verdict, their numbers, its tokens."""
 
 
 class Offered(NamedTuple):
@@ -69,10 +58,12 @@ def in_short(carried: Carried, names: Names) -> Carried:
     return carried | {"models": names.within(carried["models"]), "tasks": tasks}
 
 
-def data(offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET) -> Carried:
+def data(
+    offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET, *, bare: bool = False
+) -> Carried:
     """What the browser's script reads, from a table of answers.
 
-    Items are taken in the order of `items`, one of each task in turn, until their texts under all edits reach
+    Items are taken in the order of `items`, one of each task in turn, until what they take under all edits reaches
     `budget` characters; an item is shown under every edit or not at all, so that no filter is biased by the
     choice. Verdicts are there for every item.
 
@@ -80,20 +71,22 @@ def data(offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame,
         offered: the edits of every model and task, the unedited ones too, in the order in which they are offered.
         answers: columns model_name, task, edit, item, text, tokens, finish, correct, parsed.
         items: columns task, item, question, gold, group.
+        bare: whether verdicts are carried where nothing has a text.
     """
-    if answers.empty or items.empty or not (items["question"].any() or answers["text"].any()):  # shared without texts
+    if answers.empty or items.empty or not (bare or items["question"].any() or answers["text"].any()):
         return dict(NOTHING)
-    by_place = _by_place(answers)
-    first = {each[:3]: each for each in reversed(offered)}
-    cells = {
-        first[place]: by_place[place] for place in dict.fromkeys(each[:3] for each in offered) if place in by_place
-    }
-    models, names = (list(dict.fromkeys(getattr(each, name) for each in offered)) for name in ("model", "task"))
     columns = items.drop_duplicates(["task", "item"])[["task", "item", "question", "gold", "group"]]
-    of_task: dict[str, list[list[str]]] = {name: [] for name in names}
+    of_task: dict[str, list[list[str]]] = {each.task: [] for each in offered}
     for task, *values in columns.itertuples(index=False):
         if task in of_task:
             of_task[task].append(["" if pd.isna(value) else str(value) for value in values])
+    ids = {task: pd.Index([row[0] for row in rows]) for task, rows in of_task.items()}
+    places = dict(iter(answers.groupby(["model_name", "task", "edit"], sort=False)))
+    first: dict[tuple[str, str, str], Offered] = {}
+    for each in offered:
+        first.setdefault(each[:3], each)
+    cells = {each: _by_item(places[place], ids[each.task]) for place, each in first.items() if place in places}
+    models, names = list(dict.fromkeys(each.model for each in offered)), list(of_task)
     kept = _fitting(of_task, cells, budget)
     numbers: dict[str, int] = {}
     return {
@@ -111,59 +104,56 @@ def data(offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame,
         "models": [wording.printable(model) for model in models],
         "cells": [
             {"model": models.index(cell.model), "task": names.index(cell.task), "edit": cell.edit, "label": cell.label}
-            | _packed([answered.get(row[0]) for row in of_task[cell.task]], kept[cell.task], numbers)
+            | _packed(answered, kept[cell.task], numbers)
             for cell, answered in cells.items()
         ],
         "texts": list(numbers),
     }
 
 
-def _by_place(answers: pd.DataFrame) -> dict[tuple[str, str, str], Answers]:
-    """(model, task, edit) → item → what was answered first."""
-    by_place: dict[tuple[str, str, str], Answers] = {}
-    names = ["model_name", "task", "edit", "item", "text", "tokens", "finish", "correct", "parsed"]
-    for model, task, edit, item, text, tokens, finish, correct, parsed in answers[names].itertuples(index=False):
-        answer = BrowserAnswer(
-            text if isinstance(text, str) else "",
-            int(tokens) if pd.notna(tokens) else 0,
-            str(finish),
-            bool(correct),
-            parsed if isinstance(parsed, str) else None,
-        )
-        by_place.setdefault((model, task, edit), {}).setdefault(str(item), answer)
-    return by_place
+def _by_item(answers: pd.DataFrame, ids: pd.Index) -> pd.DataFrame:
+    """What was answered first to each item; a row without a verdict for those without an answer."""
+    named = answers.assign(item=answers["item"].astype(str))
+    return named.drop_duplicates("item").set_index("item").reindex(ids)
 
 
-def _fitting(of_task: dict[str, list[list[str]]], cells: Mapping[Offered, Answers], budget: int) -> dict[str, int]:
+def _fitting(
+    of_task: Mapping[str, list[list[str]]], cells: Mapping[Offered, pd.DataFrame], budget: int
+) -> dict[str, int]:
     """How many items of each task fit the budget, taking one of each task in turn; at least one of each."""
     kept = dict.fromkeys(of_task, 0)
+    texts = {name: [rows["text"].to_list() for cell, rows in cells.items() if cell.task == name] for name in of_task}
     spent = 0
     for turn in range(max(map(len, of_task.values()), default=0)):
-        for name, rows in of_task.items():
-            if turn >= len(rows):
+        for name, items in of_task.items():
+            if turn >= len(items):
                 continue
-            item, question = rows[turn][:2]
-            texts = {own[item].text for cell, own in cells.items() if cell.task == name and item in own}
-            spent += sum(min(len(text), LONGEST) for text in (question, *texts))
+            item, question = items[turn][:2]
+            every = {own[turn] for own in texts[name] if isinstance(own[turn], str)}
+            spent += len(item) + BESIDE * len(texts[name]) + sum(min(len(text), LONGEST) for text in (question, *every))
             if spent > budget and turn > 0:
                 return kept
             kept[name] = turn + 1
     return kept
 
 
-def _packed(every: list[BrowserAnswer | None], kept: int, numbers: dict[str, int]) -> dict[str, str | list[int]]:
-    """A cell's answers, the texts of the first `kept` by number; a new text gets the next number."""
+def _packed(answers: pd.DataFrame, kept: int, numbers: dict[str, int]) -> dict[str, str | list[int]]:
+    """A cell's answers by item, the texts of the first `kept` by number; a new text gets the next number."""
 
-    def number(text: str | None) -> int:
-        return -1 if text is None else numbers.setdefault(shortened(text), len(numbers))
+    def number(text: object) -> int:
+        return numbers.setdefault(shortened(text), len(numbers)) if isinstance(text, str) else -1
 
-    shown = every[:kept]
+    given = answers["correct"].notna()
+    verdicts = np.where(given, np.where(answers["correct"].eq(True), "1", "0"), "-")
+    shown = answers[["text", "parsed", "finish", "tokens"]].head(kept)
+    texts = [text if isinstance(text, str) else "" for text in shown["text"]]
+    rows = list(zip(given, texts, shown["parsed"], shown["finish"], shown["tokens"], strict=False))
     return {
-        "verdicts": "".join("-" if answer is None else str(int(answer.correct)) for answer in every),
-        "texts": [number(answer.text if answer else None) for answer in shown],
-        "parsed": [-2 if answer and unclosed(answer.text) else number(answer and answer.parsed) for answer in shown],
-        "finish": "".join(FINISHES.get(answer.finish, "s") if answer else "-" for answer in shown),
-        "tokens": [answer.tokens if answer else 0 for answer in shown],
+        "verdicts": "".join(verdicts),
+        "texts": [number(text) if there else -1 for there, text, *_ in rows],
+        "parsed": [-1 if not there else -2 if unclosed(text) else number(parsed) for there, text, parsed, *_ in rows],
+        "finish": "".join(FINISHES.get(finish, "-") if there else "-" for there, _, _, finish, _ in rows),
+        "tokens": [int(tokens) if there and pd.notna(tokens) else 0 for there, *_, tokens in rows],
     }
 
 

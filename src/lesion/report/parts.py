@@ -230,13 +230,14 @@ def terminal(parts: Sequence[Part], *, every: bool = False, approximate: str = "
         every: all claims, and all rows of all parts.
     """
     claims = [claim for part in parts for claim in part.claims]
-    texts = [" ".join(claims[0].sentences[1:]), *(claim.text for claim in claims[1:])] if claims else []
-    texts = [text for text in texts if text]
-    if not every:
+    rest = [" ".join(claim.sentences[1:]) for claim in claims[:1] if claim.sentences[1:]]
+    if every:
+        texts = [*rest, *(claim.text for claim in claims[1:])]
+    else:
         answers: dict[str, str] = {}
         for claim in parts[0].claims if claims else ():
             answers.setdefault(claim.subject, answer_text(claim))
-        texts = [*texts[:1], *(text for text in [*answers.values()][1:] if text not in texts[:1])][:TERMINAL_CLAIMS]
+        texts = [*rest, *[*answers.values()][1:]][:TERMINAL_CLAIMS]
     shown: list[RenderableType] = [Text(plain(text.replace(wording.SPACE, " "))) for text in texts]
     for part in parts if every else parts[:1]:
         if part.rows is None or not part.rows.records or not part.table:

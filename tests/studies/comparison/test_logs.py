@@ -186,6 +186,16 @@ def test_plain_rows_may_be_json_lines_or_csv_and_stand_beside_a_study(tmp_path):
     assert lesion.result(result.folder).items.equals(result.items)
 
 
+def test_a_grid_of_verdicts_is_there_without_questions_and_answers(tmp_path):
+    right = {"a": {f"q{i}": i < 4 for i in range(6)}, "b": {f"q{i}": i > 0 for i in range(5)}}
+    places = [plain(tmp_path / f"{name}.jsonl", verdicts) for name, verdicts in right.items()]
+    carried = lesion.compare(*places).page().carried
+    assert [(cell["label"], cell["verdicts"]) for cell in carried["cells"]] == [("a", "11110"), ("b", "01111")]
+    assert [item[0] for item in carried["tasks"][0]["items"]] == [f"q{i}" for i in range(5)]
+    assert all(number >= 0 for cell in carried["cells"] for number in cell["parsed"])  # none is called unreadable
+    assert {cell["finish"] for cell in carried["cells"]} == {"-----"}
+
+
 def test_groups_of_a_log_are_clusters(tmp_path):
     rows = [{"id": i, "correct": i % 4 > 0, "group": f"g{i // 6}"} for i in range(60)]
     a = write_jsonl(tmp_path / "a.jsonl", rows)

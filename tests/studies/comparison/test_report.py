@@ -90,6 +90,19 @@ def test_items_that_all_of_three_sides_get_wrong_are_counted(tmp_path):
     result = lesion.compare(*places)
     assert len(result.wrong_in_all) == 2
     assert len({claim.subject for claim in result.claims if claim.rule == "which answers more"}) == 2
+    none = "Of 2 models none is shown to differ from a on sums; the largest difference is b's: 0.0 points"
+    assert result.verdict.startswith(none)
+    worst = folder(tmp_path / "d", {"baseline": NO}, model="d")
+    assert lesion.compare(*places[:2], worst).verdict.startswith(
+        "Of 2 models 1 differs from a on sums: d, −80.0 points"
+    )
+
+
+def test_the_rest_of_a_first_claim_of_one_sentence_is_not_the_second_claim_twice(tmp_path):
+    places = [folder(tmp_path / name, {"baseline": YES}, model=name) for name in "abc"]
+    out = io.StringIO()
+    Console(file=out, width=400).print(lesion.compare(*places).text())
+    assert out.getvalue().count("b against a: No difference") == 1
 
 
 def test_a_baseline_at_nothing_or_everything_is_said(tmp_path):
@@ -128,12 +141,16 @@ def test_a_folder_that_has_grown_since_leaves_the_numbers_and_takes_the_answers_
         _ = again.items
 
 
-def test_a_search_of_many_items_keeps_its_file_small(tmp_path, monkeypatch):
+def test_in_place_of_too_many_rows_the_verdicts_are_written_item_by_model(tmp_path, monkeypatch):
     monkeypatch.setattr("lesion.studies.comparison.items.MOST_ROWS", 15)
     result = made(tmp_path, out=tmp_path / "out")
     with undrawn():
         result.report()
-    assert len(pd.read_csv(tmp_path / "out" / "items.csv")) == len(YES)
+    written = pd.read_csv(tmp_path / "out" / "verdicts.csv", keep_default_na=False)
+    assert list(written) == ["task", "item", "group", "question", "gold", "a", "b", "a · 3×0", "b · 3×0"]
+    assert dict(zip(written["item"], written["a"], strict=True)) == YES
+    assert not written["b · 3×0"].any()
+    assert not (tmp_path / "out" / "items.csv").exists()
     assert len(result.items) == 2 * len(YES)
 
 

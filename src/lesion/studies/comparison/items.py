@@ -14,7 +14,7 @@ from lesion.studies.comparison.result import UNEDITED, Compared, ComparisonSumma
 from lesion.studies.comparison.summary import answered, common_items, unedited_verdicts, values
 
 MOST_ROWS = 50_000
-"""A file of items has at most so many rows; of a larger comparison those of the unedited models."""
+"""So many rows has `items.csv` at most, which repeats question and answers for every pair."""
 CHANGES = {(False, True): "gained", (True, False): "lost", (True, True): "both right", (False, False): "both wrong"}
 WORDS = {
     "model": "Edit",
@@ -43,14 +43,43 @@ def items(summary: ComparisonSummary, matches: Sequence[Match]) -> pd.DataFrame:
 
 
 def table(summary: ComparisonSummary, matches: Sequence[Match]) -> Table:
-    """The file `items.csv`."""
-    rows = sum(cell.items for pair in summary.pairs for cell in pair.cells)
-    if rows > MOST_ROWS:
-        unedited = [tuple(cell for cell in pair.cells if cell.unedited) for pair in summary.pairs]
-        cut = zip(summary.pairs, unedited, strict=True)
-        pairs = tuple(pair.model_copy(update={"cells": cells}) for pair, cells in cut)
-        summary = summary.model_copy(update={"pairs": pairs})
-    return Table("items", items(summary, matches))
+    """The file `items.csv`; where that would have more than `MOST_ROWS` rows `verdicts.csv`, a row an item."""
+    if sum(cell.items for pair in summary.pairs for cell in pair.cells) <= MOST_ROWS:
+        return Table("items", items(summary, matches))
+    return Table("verdicts", verdicts(summary, matches))
+
+
+def verdicts(summary: ComparisonSummary, matches: Sequence[Match]) -> pd.DataFrame:
+    """A row per task and item, a column for each side under each of its edits.
+
+    Returns:
+        Columns task, item, group, question, gold, and of every side and edit 1 (right) or 0, of scored tasks the score;
+        nothing where there is no answer to the item that the sides share.
+    """
+    parts = []
+    for task in summary.tasks:
+        columns: dict[str, pd.Series] = {}
+        known: list[pd.DataFrame] = []
+        for pair, match, cell in _cells(summary, matches):
+            if cell.task != task.name:
+                continue
+            chosen = match.items[task.name]
+            known.append(match.a.items[task.name].loc[chosen])
+            for label, source, edit in ((pair.a, match.a, cell.edit_a), (pair.b, match.b, cell.edit_b)):
+                rows = source.cells[task.name, edit]
+                ids = answered(chosen, rows.index)
+                column = pd.Series(values(rows, ids), ids)
+                name = label if edit == UNEDITED else f"{label} · {edit}"
+                columns[name] = column if name not in columns else column.combine_first(columns[name])
+        shared = pd.concat(known)
+        shared = shared[~shared.index.duplicated()]
+        frame = pd.DataFrame({name: column.reindex(shared.index) for name, column in columns.items()})
+        if not task.scored:
+            frame = frame.astype("Int64")
+        about = shared[["group", "question", "gold"]].rename_axis("item").reset_index()
+        about.insert(0, "task", task.name)
+        parts.append(pd.concat([about, frame.reset_index(drop=True)], axis=1))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def wrong_in_all(summary: ComparisonSummary, matches: Sequence[Match]) -> pd.DataFrame:
@@ -89,19 +118,27 @@ def _said(rows: pd.DataFrame) -> pd.Series:
 
 def carried(summary: ComparisonSummary, matches: Sequence[Match], budget: int = browser.BUDGET) -> Carried:
     """What the page's item browser reads: the first side stands on the left, the side compared with it on the right."""
-    offered, answers, questions = [], [], []
-    if not any(source.answers["text"].any() or source.answers["question"].any() for source in sources_of(matches)):
-        return browser.NOTHING
+    offered, questions = [], []
+    answers: dict[tuple[str, str, str], pd.DataFrame] = {}
+    asked: dict[str, pd.Index] = {}
+    bare = not any(source.answers["text"].any() or source.answers["question"].any() for source in sources_of(matches))
     for pair, match, cell in _cells(summary, matches):
         row, chosen = row_name(summary, pair, cell), match.items[cell.task]
-        for source, edit, name in ((match.a, cell.edit_a, UNEDITED), (match.b, cell.edit_b, pair.b)):
-            rows = source.cells[cell.task, edit]
-            rows = rows.loc[answered(chosen, rows.index)].reset_index()
-            questions.append(rows[["task", "item", "question", "gold", "group"]])
-            answers.append(rows.assign(model_name=row, edit=name))
-        offered.append(Offered(row, cell.task, UNEDITED, pair.a))
-        offered.append(Offered(row, cell.task, pair.b, pair.b))
-    data = browser.data(offered, pd.concat(answers), pd.concat(questions, ignore_index=True), budget)
+        first, second = match.a.cells[cell.task, cell.edit_a], match.b.cells[cell.task, cell.edit_b]
+        second = second.loc[answered(chosen, second.index)]
+        for rows, edit, side in ((first, UNEDITED, pair.a), (second, pair.b, pair.b)):
+            offered.append(Offered(row, cell.task, edit, side))
+            answers.setdefault((row, cell.task, edit), rows.assign(model_name=row, edit=edit))
+        before = asked.get(cell.task, chosen[:0])
+        asked[cell.task] = before.union(chosen, sort=False)
+        new = first.loc[answered(chosen.difference(before, sort=False), first.index)]
+        questions.append(new[["task", "question", "gold", "group"]].reset_index())
+    if not offered:
+        return browser.NOTHING
+    given = pd.concat(answers.values()).reset_index()
+    if bare:  # what was read of an answer is not there, which is not to say that it could not be read
+        given["parsed"] = ""
+    data = browser.data(offered, given, pd.concat(questions, ignore_index=True), budget, bare=bare)
     return data | {"words": WORDS}
 
 

@@ -58,6 +58,8 @@ def claims(summary: ComparisonSummary) -> list[Claim]:
     every: list[Claim] = []
     several = len(summary.pairs) * len(summary.tasks) > 1
     tests = Counter(cell.task for pair in summary.pairs for cell in pair.cells if cell.unedited)
+    if len({pair.a for pair in summary.pairs}) == 1:
+        every = [claim for task in summary.tasks for claim in which_models_differ(summary.pairs, task.name)]
     for pair, task in product(summary.pairs, summary.tasks):
         if cells := pair.of_task(task.name):
             about = (f"{task.name}: {pair.pair}" if len(summary.pairs) > 1 else task.name) * several
@@ -67,6 +69,30 @@ def claims(summary: ComparisonSummary) -> list[Claim]:
             ordered = (edits, unedited) if pair.same_model else (unedited, extra, edits)
             every += chain(*ordered)
     return [*every, *copied_questions(_clustered(summary))]
+
+
+@rule
+def which_models_differ(pairs: Sequence[Pair], task: str) -> Iterable[Claim]:
+    """Several unedited models, each against the first.
+
+    Says: Of N models K differ from A on T, most M: D points. | Of N models none is shown to differ from A on T; the
+    largest difference is M's: D points.
+    Needs: McNemar's exact test (of log-probabilities Student's, of other scores sign flips), corrected by Holm's method
+    over all comparisons of one question on one task, at .05
+    """
+    rows = [(pair, cell) for pair in pairs for cell in pair.of_task(task) if cell.unedited]
+    if len(rows) < 2 or any(cell.difference.value is None for _, cell in rows):
+        return
+    differing = [(pair, cell) for pair, cell in rows if cell.is_shown]
+    pair, most = max(differing or rows, key=lambda row: abs(row[1].difference.value or 0.0))
+    number = _difference(most, most.difference)
+    if differing:
+        verb = "differ" if len(differing) > 1 else "differs"
+        who = f", most {pair.b}: {number}" if len(differing) > 1 else f": {pair.b}, {number}"
+        yield Claim((f"Of {len(rows)} models {len(differing)} {verb} from {pair.a} on {task}{who}.",), tuple(differing))
+        return
+    none = f"Of {len(rows)} models none is shown to differ from {pair.a} on {task}"
+    yield Claim((f"{none}; the largest difference is {pair.b}'s: {number}.",), ((pair, most),))
 
 
 @rule

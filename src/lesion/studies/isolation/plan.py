@@ -32,6 +32,8 @@ from lesion.studies.isolation.study import METHODS
 PLAN = "plan.json"
 BOOSTS = (1.1, 1.25, 1.5)
 """Factors of the block and the MLP that a boost is compared with."""
+RIVALS = 2 * len(BOOSTS)
+"""Edits that a boost is compared with."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from lesion.edits.text import parse, simplified
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.isolation.evaluation import Evaluation
-from lesion.studies.isolation.plan import CandidateEdit, EvaluationPlan, PlannedEdits, keep_plan, plan
+from lesion.studies.isolation.plan import RIVALS, CandidateEdit, EvaluationPlan, PlannedEdits, keep_plan, plan
 from lesion.studies.isolation.report import EvaluationResult, IsolationResult
 from lesion.studies.isolation.selections import draw_texts, identity, isolate
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
@@ -81,6 +81,8 @@ def _estimate_answers(
     made = len(study.share) * sum(1 if method == "magnitude" else draws for method in study.methods)
     tried = made * sum(factor != 1 for factor in study.factor)
     edits = tried * (1 + study.random_controls * len(study.matched_in)) + bool(study.exclude_super_weights)
+    if any(factor > 1 for factor in study.factor):  # at most: selections of the same block share their rivals
+        edits += made * RIVALS
     items = draw_items(study, Used.make({data: of_data.ids for data, of_data in texts.items()}), run.folder)
     with run.evaluation(study, items) as evaluation:
         evaluation.add(chosen.name, model)
