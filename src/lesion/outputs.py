@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from lesion.atomic import is_leftover, keep
@@ -53,6 +53,9 @@ _FAMILIES = ("lineage", "planted")
 """Kinds whose folders hold folders of models, under names of their own: whatever lies there is theirs."""
 
 
+_MARK_BYTES = 1 << 16
+_WRITTEN = re.compile(r"(figures/[^/\\\0]+\.(svg|png)|[^/\\\0]+\.csv)")
+"""What a report may delete of the report before: nothing of other kinds, nothing outside the folder."""
 _DELETE = f"delete {MARK} and write the report again, which makes it anew"
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE | re.DOTALL)
 
@@ -147,7 +150,7 @@ def kind_of(folder: Path, advice: str = "give another folder with --out") -> str
         return None
     with understood(path, advice):
         try:
-            kind = parse_json(read_text(path, limit=1 << 10), MARK)["kind"]
+            kind = parse_json(read_text(path, limit=_MARK_BYTES), MARK)["kind"]
         except LesionError as error:  # its words are the reason
             raise ValueError(str(error).rstrip(".")) from error
         if not isinstance(kind, str) or not _KIND.fullmatch(kind):
@@ -177,6 +180,19 @@ def refuse_links(folder: Path) -> None:
         else:
             continue
         raise LesionError(f"{path} is {what}. Remove it, or give another folder with --out.")
+
+
+def note_written(folder: Path, kind: str, names: Collection[str]) -> None:
+    """Note the tables and figures that a report wrote; those of the report before that it has not are deleted.
+
+    `names` are relative to the folder: `items.csv`, `figures/difference.svg`.
+    """
+    path = folder / MARK
+    before = parse_json(read_text(path, limit=_MARK_BYTES), MARK).get("written", ())
+    for name in before if isinstance(before, list) else ():
+        if isinstance(name, str) and _WRITTEN.fullmatch(name) and name not in names:
+            (folder / name).unlink(missing_ok=True)
+    keep(path, json.dumps({"kind": kind, "written": sorted(names)}) + "\n")
 
 
 def clear_leftovers(folder: Path) -> None:

@@ -116,6 +116,22 @@ def test_the_same_page_is_written_as_the_same_bytes(folder, tmp_path):
         assert path.read_bytes() == (tmp_path / path.relative_to(folder)).read_bytes()
 
 
+def test_what_a_report_no_longer_has_is_gone_and_nothing_else(tmp_path):
+    publish(tmp_path, "drift", page())
+    (tmp_path / "own.csv").write_text("mine")
+    noted = json.loads((tmp_path / "lesion.json").read_text("utf-8"))
+    outside = tmp_path.parent / "outside.csv"
+    outside.write_text("not of this folder")
+    noted["written"] += ["../outside.csv", "summary.json", 7]
+    (tmp_path / "lesion.json").write_text(json.dumps(noted), "utf-8")
+    (tmp_path / "summary.json").write_text("{}")
+    publish(tmp_path, "drift", replace(page(), sections=(), opening=Opening()))
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")}
+    assert left - {"own.csv", "summary.json"} == {"lesion.json", "report.html", "beside.csv"}
+    assert {"own.csv", "summary.json"} <= left
+    assert outside.exists()
+
+
 def test_a_file_of_a_figure_has_all_its_panels_their_titles_and_one_legend(folder):
     root = xml.dom.minidom.parse(str(folder / "figures/curves.svg")).documentElement
     texts = ["".join(node.data for node in part.childNodes) for part in root.getElementsByTagName("text")]

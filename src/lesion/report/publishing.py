@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 from lesion.atomic import replace
 from lesion.errors import LesionError
 from lesion.files import UNFIT, reason
-from lesion.outputs import clear_leftovers, own
+from lesion.outputs import clear_leftovers, note_written, own
 from lesion.plain import layout
 from lesion.report import browser, drawing, theme, wording
 from lesion.report.blocks import Figure, Page, Panel
@@ -193,6 +193,8 @@ def publish(folder: Path, kind: str, page: Page) -> Path:
             replace(place / f"{table.name}.csv", spreadsheet(table.frame))
         path = place / "report.html"
         replace(path, text)
+        figures = [f"figures/{name}.{kind}" for name in pictures for kind in ("svg", "png")]
+        note_written(place, kind, {*figures, *(f"{table.name}.csv" for table in tables)})
     return path
 
 
