@@ -206,6 +206,10 @@ async function browse() {
     if (FINISHES[cell.finish[index]]) facts.append(` · ${FINISHES[cell.finish[index]]}`);
     if (cell.tokens[index]) facts.append(` · ${cell.tokens[index]} tokens`);
     const text = data.texts[number];
+    if (!text && parsed >= 0 && !data.texts[parsed]) { // a log of verdicts alone
+      box.append(facts);
+      return box;
+    }
     const against = other && other.texts[index] >= 0 ? data.texts[other.texts[index]] : text;
     let same = 0;
     while (same < text.length && same < against.length && text[same] === against[same]) same++;
@@ -239,6 +243,7 @@ async function browse() {
     if (group) heading.append(make("span", "soft", ` · ${group}`));
     const right = make("p", "", "Right answer: ");
     right.append(make("strong", "", gold));
+    right.hidden = !gold;
     const pair = make("div", "pair");
     const [before, after] = [baseline(), edited()];
     pair.append(answer((data.words && before?.label) || "Unedited", before, index, after));
@@ -256,7 +261,7 @@ async function browse() {
     }
     steps.append(make("span", "soft", `${position + 1} of ${rows.length}`));
     const answered = [before, after].map((cell) => (cell ? cell.texts[index] : -1));
-    if (answered[0] >= 0 && answered[0] === answered[1]) steps.append(make("span", "soft", "· the same text, word for word"));
+    if (data.texts[answered[0]] && answered[0] === answered[1]) steps.append(make("span", "soft", "· the same text, word for word"));
     view.replaceChildren(heading, make("pre", "question", question), right, pair, steps);
     for (const part of view.querySelectorAll("pre")) if (part.scrollHeight > part.clientHeight) part.tabIndex = 0;
     drawGrid();

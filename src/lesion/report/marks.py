@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import altair as alt
@@ -73,6 +73,7 @@ class Mark:
         only: fields and the values that rows must have to be drawn.
         also: fields that pointing at a mark shows beneath its number.
         wide: whether the figure takes the whole width of the page.
+        whole: every line that the figure draws, which name and colour its series; `figure` sets it.
     """
 
     panel: str | tuple[str, ...] = field(default=(), kw_only=True)
@@ -81,16 +82,17 @@ class Mark:
     only: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     also: tuple[str, ...] = field(default=(), kw_only=True)
     wide: bool = field(default=False, kw_only=True)
+    whole: tuple[Record, ...] = field(default=(), kw_only=True, repr=False)
 
     def figure(self, records: Sequence[Record], name: str, names: Names = NO_NAMES) -> Figure | None:
         """The figure over lines of a table, with short names; None where none of them is drawn."""
         drawn = [named_in_short(record, names) for record in records if self._drawn(record)]
         if not drawn:
             return None
-        panels = []
+        panels, mark = [], replace(self, whole=tuple(drawn))
         for values, own in self.panels(drawn):
             alike = [record for record in drawn if unit_of(record) == unit_of(own[0])]
-            panels.append(Panel(self.charts(own, alike), " · ".join(values)))
+            panels.append(Panel(mark.charts(own, alike), " · ".join(values)))
         legend = self.legend(drawn)
         return Figure(
             self.name or name,
@@ -363,11 +365,11 @@ class Curves(Mark):
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
         numbers = [shown_of(records[0], name) for name in names_of(self.y)]
         y, over = numbers[0], shown_of(records[0], self.over)
-        names = self._names(every)
+        names = self._names(self.whole)
         rows = [
             {**self._point(record, number, _number(value_of(record, over.name), over), frozenset()), "series": name}
             for number in numbers
-            for record, name in zip(records, self._series_of(records, number, every), strict=True)
+            for record, name in zip(records, self._series_of(records, number, self.whole), strict=True)
         ]
         frame = pd.DataFrame(rows)
         across = self.across(every)
@@ -442,10 +444,10 @@ class Points(Mark):
     @plots.unvalidated
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
         y, across = shown_of(records[0], self.y), shown_of(records[0], self.x)
-        names, labels = series_of(every, self.by), telling_labels(every)
+        names, labels = series_of(self.whole, self.by), telling_labels(every)
         rows = [
             {**self._point(record, y, _number(value_of(record, across.name), across), labels), "series": name}
-            for record, name in zip(records, _series(records, self.by, every), strict=True)
+            for record, name in zip(records, _series(records, self.by, self.whole), strict=True)
         ]
         places = [_number(value_of(record, across.name), across) for record in every]
         horizontal = (
@@ -487,10 +489,10 @@ class Bars(Mark):
     def chart(self, records: Sequence[Record], every: Sequence[Record]) -> alt.LayerChart:
         value = shown_of(records[0], self.value)
         records = _furthest(records, value, self.most)
-        names = series_of(every, self.by)
+        names = series_of(self.whole, self.by)
         colours, labels = {name: theme.tone(index) for index, name in enumerate(names)}, telling_labels(every)
         rows = []
-        for record, name in zip(records, _series(records, self.by, every), strict=True):
+        for record, name in zip(records, _series(records, self.by, self.whole), strict=True):
             point = self._point(record, value, 0.0, labels)
             label = _label(" · ".join(texts(record, names_of(self.up))))
             rows.append({**point, "x": point["y"], "y": label, "colour": colours[name]})

@@ -15,6 +15,7 @@ from scipy.stats import binomtest, permutation_test, ttest_1samp
 import lesion
 from lesion.cli.main import code
 from lesion.errors import UsageError
+from lesion.report import drawing, theme
 from lesion.statistics.detectable import found_with_power
 from lesion.statistics.paired import mcnemar_exact, paired_drop
 from lesion.studies.comparison.logs import _archive, _member
@@ -182,7 +183,9 @@ def test_plain_rows_may_be_json_lines_or_csv_and_stand_beside_a_study(tmp_path):
     beside = lesion.compare(study, tmp_path / "b.csv")
     assert cell(beside).task == "sums"
     assert cell(beside).counts == cell(result).counts
-    assert "b has no questions and no right answers, so that they were not compared." in " ".join(beside.summary.notes)
+    assert "b has no questions and no right answers; whether these are the same was not checked." in " ".join(
+        beside.summary.notes
+    )
     assert lesion.result(result.folder).items.equals(result.items)
 
 
@@ -194,6 +197,54 @@ def test_a_grid_of_verdicts_is_there_without_questions_and_answers(tmp_path):
     assert [item[0] for item in carried["tasks"][0]["items"]] == [f"q{i}" for i in range(5)]
     assert all(number >= 0 for cell in carried["cells"] for number in cell["parsed"])  # none is called unreadable
     assert {cell["finish"] for cell in carried["cells"]} == {"-----"}
+
+
+def test_the_grid_has_every_side_and_no_scores(tmp_path):
+    """A side may be called as the first side is called there; scores are neither right nor wrong."""
+    right = {f"q{i}": i < 4 for i in range(6)}
+    places = [plain(tmp_path / f"{name}.jsonl", right) for name in ("a", "b", "baseline")]
+    cells = lesion.compare(*places).page().carried["cells"]
+    assert [cell["label"] for cell in cells] == ["a", "b", "baseline"]
+    assert len({cell["edit"] for cell in cells}) == 3
+    scores = [plain(tmp_path / f"{name}.jsonl", dict.fromkeys(right, 0.25 * (name == "s"))) for name in "st"]
+    assert lesion.compare(*scores).page().carried["cells"] == []
+
+
+def test_colours_are_those_of_the_key_also_where_units_differ(tmp_path):
+    """Accuracy without a shown difference, and scores with one, in panels of axes of their own."""
+    rows = {name: [{"id": i, "correct": i % 2, "task": "alpha"} for i in range(40)] for name in "ab"}
+    for name in "ab":
+        rows[name] += [{"id": i, "correct": 3 + i % 5 / 10 + (name == "b"), "task": "bleu"} for i in range(40)]
+    result = lesion.compare(*(write_jsonl(tmp_path / f"{name}.jsonl", rows[name]) for name in "ab"))
+    figure = result.page().opening.figure
+    key = {series.name: theme.tone(series.index) for series in figure.legend}
+    assert set(key) == {"no difference shown", "second higher"}
+    drawn = [
+        row["colour"]
+        for panel in figure.panels
+        for data in drawing.specification(panel.charts[0])["datasets"].values()
+        for row in data
+        if "colour" in row
+    ]
+    assert drawn == [key["no difference shown"], key["second higher"]]
+
+
+def test_of_sides_that_share_items_with_the_first_alone_each_has_its_own_number(tmp_path):
+    verdicts = {f"q{i}": i % 5 > 0 for i in range(100)}
+    halves = [{f"q{i}": False for i in part} for part in (range(50), range(50, 100))]
+    places = [plain(tmp_path / f"m{n}.jsonl", each) for n, each in enumerate((verdicts, *halves))]
+    result = lesion.compare(*places)
+    assert result.basis == "The same items, compared one by one (items.jsonl: 50 items)."
+    assert not [check for check in result.checks() if "0 items" in check.text]
+    assert result.verdict.startswith("Of 2 other models 2 differ from m0")
+
+
+@pytest.mark.parametrize("name", ["question", "item"])
+def test_a_side_called_as_a_column_keeps_the_columns(name, tmp_path):
+    verdicts = dict.fromkeys([f"q{i}" for i in range(6)], False)
+    result = lesion.compare(plain(tmp_path / "a.jsonl", verdicts), plain(tmp_path / f"{name}.jsonl", verdicts))
+    assert result.wrong_in_all["item"].to_list() == list(verdicts)
+    assert f"side {name}" in result.wrong_in_all
 
 
 def test_groups_of_a_log_are_clusters(tmp_path):

@@ -44,7 +44,7 @@ def test_nothing_in_common_says_what_each_has(tmp_path):
 def test_a_task_of_one_side_only_is_noted(tmp_path):
     a, b = folder(tmp_path / "a", BASE), folder(tmp_path / "b", BASE, model="other")
     folder(b, BASE, model="other", task="products")
-    assert "Only b answered products, which is left out." in notes(a, b)
+    assert "Of a and b only b answered products, which is left out." in notes(a, b)
     assert "products" not in notes(a, b, tasks="sums")
 
 

@@ -90,11 +90,11 @@ def test_items_that_all_of_three_sides_get_wrong_are_counted(tmp_path):
     result = lesion.compare(*places)
     assert len(result.wrong_in_all) == 2
     assert len({claim.subject for claim in result.claims if claim.rule == "which answers more"}) == 2
-    none = "Of 2 models none is shown to differ from a on sums; the largest difference is b's: 0.0 points"
+    none = "Of 2 other models none is shown to differ from a on sums; every mean is the same."
     assert result.verdict.startswith(none)
     worst = folder(tmp_path / "d", {"baseline": NO}, model="d")
     assert lesion.compare(*places[:2], worst).verdict.startswith(
-        "Of 2 models 1 differs from a on sums: d, −80.0 points"
+        "Of 2 other models 1 differs from a on sums: d, −80.0 points"
     )
 
 

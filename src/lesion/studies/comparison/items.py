@@ -69,7 +69,7 @@ def verdicts(summary: ComparisonSummary, matches: Sequence[Match]) -> pd.DataFra
                 rows = source.cells[task.name, edit]
                 ids = answered(chosen, rows.index)
                 column = pd.Series(values(rows, ids), ids)
-                name = label if edit == UNEDITED else f"{label} · {edit}"
+                name = _column(label) if edit == UNEDITED else f"{label} · {edit}"
                 columns[name] = column if name not in columns else column.combine_first(columns[name])
         shared = pd.concat(known)
         shared = shared[~shared.index.duplicated()]
@@ -98,14 +98,19 @@ def wrong_in_all(summary: ComparisonSummary, matches: Sequence[Match]) -> pd.Dat
         known = {label: cell.loc[chosen] for label, cell in cells.items() if cell is not None}
         frame = next(iter(known.values()))[["group", "question", "gold"]].reset_index()
         frame.insert(0, "task", task.name)
-        answers = {label: _said(cell).to_numpy(dtype=object) for label, cell in known.items()}
+        answers = {_column(label): _said(cell).to_numpy(dtype=object) for label, cell in known.items()}
         parts.append(frame.assign(**answers))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
+def _column(label: str) -> str:
+    """The column of a side, also of one that is called as a column of the items is."""
+    return f"side {label}" if label in ("task", "item", "group", "question", "gold") else label
+
+
 def shown(frame: pd.DataFrame) -> Table:
     """Items that all sides get wrong, as the page and the terminal show them."""
-    texts = frame.drop(columns=["group"]).map(lambda text: wording.short(str(text), 160))
+    texts = frame.drop(columns=["group"]).fillna("").map(lambda text: wording.short(str(text), 160))
     titles = {"task": "Task", "item": "Item", "question": "Question", "gold": "Right answer"}
     columns = plain_columns(number=False, **{str(key): titles.get(str(key), str(key)) for key in texts})
     return Table("", texts, columns)
@@ -123,11 +128,15 @@ def carried(summary: ComparisonSummary, matches: Sequence[Match], budget: int = 
     asked: dict[str, pd.Index] = {}
     bare = not any(source.answers["text"].any() or source.answers["question"].any() for source in sources_of(matches))
     for pair, match, cell in _cells(summary, matches):
+        if cell.counts is None:  # nothing is right or wrong
+            continue
         row, chosen = row_name(summary, pair, cell), match.items[cell.task]
         first, second = match.a.cells[cell.task, cell.edit_a], match.b.cells[cell.task, cell.edit_b]
         second = second.loc[answered(chosen, second.index)]
-        for rows, edit, side in ((first, UNEDITED, pair.a), (second, pair.b, pair.b)):
+        for rows, edit, side in ((first, UNEDITED, pair.a), (second, browsed(pair), pair.b)):
             offered.append(Offered(row, cell.task, edit, side))
+            if not rows["text"].any():  # no answer is there, which is not to say that none could be read
+                rows = rows.assign(parsed="")
             answers.setdefault((row, cell.task, edit), rows.assign(model_name=row, edit=edit))
         before = asked.get(cell.task, chosen[:0])
         asked[cell.task] = before.union(chosen, sort=False)
@@ -136,10 +145,13 @@ def carried(summary: ComparisonSummary, matches: Sequence[Match], budget: int = 
     if not offered:
         return browser.NOTHING
     given = pd.concat(answers.values()).reset_index()
-    if bare:  # what was read of an answer is not there, which is not to say that it could not be read
-        given["parsed"] = ""
     data = browser.data(offered, given, pd.concat(questions, ignore_index=True), budget, bare=bare)
     return data | {"words": WORDS}
+
+
+def browsed(pair: Pair) -> str:
+    """What the item browser calls the second side of a pair: its label, unless that stands for the first side there."""
+    return pair.b if pair.b != UNEDITED else f"side {pair.b}"
 
 
 def row_name(summary: ComparisonSummary, pair: Pair, cell: Compared) -> str:

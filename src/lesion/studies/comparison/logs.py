@@ -145,7 +145,9 @@ def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple
     if rows["item"].duplicated().any():
         shares = values.groupby(rows["item"], sort=False).mean()
         items = wording.counted(len(shares), "item")
-        notes.append(f"{task}: {len(rows):,} answers to {items}; an item counts once, by the mean of its answers.")
+        notes.append(
+            f"{file}, {task}: {len(rows):,} answers to {items}; an item counts once, by the mean of its answers."
+        )
         rows = rows.drop_duplicates("item")
         values = shares.loc[rows["item"]].set_axis(rows.index)
     verdicts = bool(values.isin((0.0, 1.0)).all())

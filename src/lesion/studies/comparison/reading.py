@@ -259,8 +259,8 @@ def _without_texts(matches: Sequence[Match]) -> list[str]:
             if lacks and (source.kind == "log" or len(lacks) == len(words)):
                 lacking[task, " and no ".join(lacks)].append(source.side.label)
     return [
-        f"{task}: {wording.listed(names)} {'has' if len(names) == 1 else 'have'} no {lacks}, so that they were not"
-        " compared."
+        f"{task}: {wording.listed(names)} {'has' if len(names) == 1 else 'have'} no {lacks}; whether these are the"
+        " same was not checked."
         for (task, lacks), names in lacking.items()
         if any(task in match.items for match in matches)
     ]
@@ -308,7 +308,8 @@ def _tasks(a: Source, b: Source, wanted: Sequence[str], notes: list[str]) -> lis
         alone = [task for task in one.items if task not in other.items and (not wanted or task in wanted)]
         if alone:
             verb = "is" if len(alone) == 1 else "are"
-            notes.append(f"Only {one.side.label} answered {wording.listed(alone)}, which {verb} left out.")
+            pair = f"{a.side.label} and {b.side.label}"
+            notes.append(f"Of {pair} only {one.side.label} answered {wording.listed(alone)}, which {verb} left out.")
     return chosen
 
 

@@ -58,9 +58,13 @@ def claims(summary: ComparisonSummary) -> list[Claim]:
     every: list[Claim] = []
     several = len(summary.pairs) * len(summary.tasks) > 1
     tests = Counter(cell.task for pair in summary.pairs for cell in pair.cells if cell.unedited)
-    if len({pair.a for pair in summary.pairs}) == 1:
-        every = [claim for task in summary.tasks for claim in which_models_differ(summary.pairs, task.name)]
-    for pair, task in product(summary.pairs, summary.tasks):
+    pairs = list(summary.pairs)
+    if len({pair.a for pair in pairs}) == 1:
+        every = [claim for task in summary.tasks for claim in which_models_differ(pairs, task.name)]
+    if every:  # what differs most comes first
+        every.sort(key=lambda claim: not any(cell.is_shown for _, cell in claim.rows))
+        pairs.sort(key=_largest, reverse=True)
+    for pair, task in product(pairs, summary.tasks):
         if cells := pair.of_task(task.name):
             about = (f"{task.name}: {pair.pair}" if len(summary.pairs) > 1 else task.name) * several
             unedited = which_answers_more(pair, cells, about, tests[task.name], summary.study.level)
@@ -71,28 +75,34 @@ def claims(summary: ComparisonSummary) -> list[Claim]:
     return [*every, *copied_questions(_clustered(summary))]
 
 
+def _largest(pair: Pair) -> float:
+    """The largest difference of a pair's unedited models that is shown, without its sign."""
+    return max((abs(cell.difference.value or 0.0) for cell in pair.cells if cell.unedited and cell.is_shown), default=0)
+
+
 @rule
 def which_models_differ(pairs: Sequence[Pair], task: str) -> Iterable[Claim]:
     """Several unedited models, each against the first.
 
-    Says: Of N models K differ from A on T, most M: D points. | Of N models none is shown to differ from A on T; the
-    largest difference is M's: D points.
+    Says: Of N other models K differ from A on T, most M: D points. | Of N other models none is shown to differ from A
+    on T; the largest difference is M's: D points (every mean is the same).
     Needs: McNemar's exact test (of log-probabilities Student's, of other scores sign flips), corrected by Holm's method
     over all comparisons of one question on one task, at .05
     """
-    rows = [(pair, cell) for pair in pairs for cell in pair.of_task(task) if cell.unedited]
+    others = [pair for pair in pairs if not pair.same_model]
+    rows = [(pair, cell) for pair in others for cell in pair.of_task(task) if cell.unedited]
     if len(rows) < 2 or any(cell.difference.value is None for _, cell in rows):
         return
     differing = [(pair, cell) for pair, cell in rows if cell.is_shown]
     pair, most = max(differing or rows, key=lambda row: abs(row[1].difference.value or 0.0))
-    number = _difference(most, most.difference)
+    number, head = _difference(most, most.difference), f"Of {len(rows)} other models"
     if differing:
         verb = "differ" if len(differing) > 1 else "differs"
         who = f", most {pair.b}: {number}" if len(differing) > 1 else f": {pair.b}, {number}"
-        yield Claim((f"Of {len(rows)} models {len(differing)} {verb} from {pair.a} on {task}{who}.",), tuple(differing))
+        yield Claim((f"{head} {len(differing)} {verb} from {pair.a} on {task}{who}.",), tuple(differing))
         return
-    none = f"Of {len(rows)} models none is shown to differ from {pair.a} on {task}"
-    yield Claim((f"{none}; the largest difference is {pair.b}'s: {number}.",), ((pair, most),))
+    largest = f"the largest difference is {pair.b}'s: {number}" if most.difference.value else "every mean is the same"
+    yield Claim((f"{head} none is shown to differ from {pair.a} on {task}; {largest}.",), ((pair, most),))
 
 
 @rule
@@ -331,7 +341,13 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
     def parts(self) -> tuple[Part, ...]:
         summary = self.summary
         records = [
-            (pair, cell, cell.counts, cell.clustered, Opened(model=row_name(summary, pair, cell), edit=pair.b))
+            (
+                pair,
+                cell,
+                cell.counts,
+                cell.clustered,
+                Opened(model=row_name(summary, pair, cell), edit=of_items.browsed(pair)),
+            )
             for pair in summary.pairs
             for cell in pair.cells
         ]
@@ -340,7 +356,8 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
             "Accuracy in %, differences in points (log-probabilities in nats, other scores as they are). Changed: items"
             " gained and lost. Extra drop: what the edit takes from the second side, minus what from the first."
             f" {note(_clustered(summary))}".rstrip(),
-            marked="is_shown", most="size", brief=("task", "compared", "difference", "value_a", "value_b"),
+            marked="is_shown", most="size",
+            brief=(*("b",) * (len(summary.pairs) > 1), "task", "compared", "difference", "value_a", "value_b"),
         )  # fmt: skip
         panel = ("pair", "task")
         figures = (
@@ -373,13 +390,17 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         if self.matches is None:
             return (Prose((GONE.format(why=self.why),), quiet=False),)
         frame = self.wrong_in_all
-        label = f"{wording.counted(len(frame), 'item')} that every unedited model gets wrong"
+        label = f"{wording.counted(len(frame), 'item')} that no unedited model gets right"
         return (Folded(label, (of_items.shown(frame),)),) if len(frame) else ()
 
     @property
     @override
     def basis(self) -> str:
-        tasks = [f"{task.name}: {wording.counted(task.items, 'item')}" for task in self.summary.tasks]
+        tasks = []
+        for task in self.summary.tasks:
+            counts = sorted({cell.items for pair in self.summary.pairs for cell in pair.of_task(task.name)})
+            least = f"{counts[0]:,} to " if len(counts) > 1 else ""
+            tasks.append(f"{task.name}: {least}{wording.counted(counts[-1] if counts else 0, 'item')}")
         return f"The same items, compared one by one ({', '.join(tasks)})."
 
     @override
@@ -388,21 +409,25 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
         unedited = [(pair, cell) for pair in summary.pairs for cell in pair.cells if cell.unedited]
         checks = list(
             baselines(
-                (f"{cell.task} ({label})", estimate.value, 0.0, cell.items)
-                for pair, cell in unedited
-                if cell.counts is not None
-                for label, estimate in ((pair.a, cell.a), (pair.b, cell.b))
+                (name, *known)
+                for name, known in {
+                    f"{cell.task} ({label})": (estimate.value, 0.0, cell.items)
+                    for pair, cell in unedited
+                    if cell.counts is not None
+                    for label, estimate in ((pair.a, cell.a), (pair.b, cell.b))
+                }.items()
             )
         )
         few: dict[str, list[str]] = {}
         for task in summary.tasks:
-            tests = sum(cell.task == task.name for _, cell in unedited)
-            if not task.scored and task.items < FEW and tests:
+            counts = [cell.items for _, cell in unedited if cell.task == task.name]
+            tests, items = len(counts), min(counts, default=0)
+            if not task.scored and items < FEW and tests:
                 least = math.ceil(math.log2(2 * tests / wording.ALPHA))
                 change = f"a difference is significant only if {least} of them change"
-                if least > task.items:
+                if least > items:
                     change = "no difference of unedited models can be significant"
-                few.setdefault(f"On {wording.counted(task.items, 'item')} {change}", []).append(task.name)
+                few.setdefault(f"On {wording.counted(items, 'item')} {change}", []).append(task.name)
         return [*checks, *(Check("bad", f"{text}: {wording.listed(names)}.") for text, names in few.items())]
 
     @property
