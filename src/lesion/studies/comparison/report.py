@@ -59,10 +59,11 @@ def claims(summary: ComparisonSummary) -> list[Claim]:
     several = len(summary.pairs) * len(summary.tasks) > 1
     tests = Counter(cell.task for pair in summary.pairs for cell in pair.cells if cell.unedited)
     pairs = list(summary.pairs)
-    if len({pair.a for pair in pairs}) == 1:
-        every = [claim for task in summary.tasks for claim in which_models_differ(pairs, task.name)]
-    if every:  # what differs most comes first
-        every.sort(key=lambda claim: not any(cell.is_shown for _, cell in claim.rows))
+    if len({pair.a for pair in pairs}) == 1:  # what differs comes first
+        shown = {cell.task for pair in pairs for cell in pair.cells if cell.unedited and cell.is_shown}
+        tasks = sorted(summary.tasks, key=lambda task: task.name not in shown)
+        every = [claim for task in tasks for claim in which_models_differ(pairs, task.name)]
+    if every:
         pairs.sort(key=_largest, reverse=True)
     for pair, task in product(pairs, summary.tasks):
         if cells := pair.of_task(task.name):
