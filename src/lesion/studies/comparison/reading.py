@@ -250,19 +250,22 @@ def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: lis
 
 
 def _without_texts(matches: Sequence[Match]) -> list[str]:
-    """A sentence for each task of which models lack the questions, the right answers, or both."""
+    """A sentence for the tasks of which models lack the questions, the right answers, or both."""
     lacking: dict[tuple[str, str], list[str]] = defaultdict(list)
     words = {"question": "questions", "gold": "right answers"}
     for source in sources_of(matches):
         for task, items in source.items.items():
             lacks = [word for column, word in words.items() if (items[column] == "").all()]
-            if lacks and (source.kind == "log" or len(lacks) == len(words)):
+            compared = any(task in match.items for match in matches)
+            if compared and lacks and (source.kind == "log" or len(lacks) == len(words)):
                 lacking[task, " and no ".join(lacks)].append(source.side.label)
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (task, what), names in lacking.items():
+        alike[what, tuple(names)].append(task)
     return [
-        f"{task}: {wording.listed(names)} {'has' if len(names) == 1 else 'have'} no {lacks}; whether these are the"
-        " same was not checked."
-        for (task, lacks), names in lacking.items()
-        if any(task in match.items for match in matches)
+        f"{wording.listed(tasks)}: {wording.listed(names)} {'has' if len(names) == 1 else 'have'} no {what}; whether"
+        " these are the same was not checked."
+        for (what, names), tasks in alike.items()
     ]
 
 
