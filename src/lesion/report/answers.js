@@ -309,7 +309,7 @@ async function browse() {
     return entry;
   }));
   models.replaceChildren(...data.models.map((name, index) => option(name, index)));
-  if (!follow()) choose({});
+  if (!follow()) choose(data.opens ? { model: data.models[data.opens.model], task: data.tasks[data.opens.task].name, edit: data.opens.edit } : {});
   for (const select of [models, tasks, edits])
     select.addEventListener("change", () => { view.hidden = false; choose({}); remember(); });
   find.addEventListener("input", () => { fillFilters(); fillRows(shown.item); remember(); });

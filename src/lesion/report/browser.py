@@ -25,7 +25,8 @@ Carried = dict[str, Any]
 `texts`, each once; `models`; `tasks` (`name`, `total`, and `items` as [id, question, gold, group]); and `cells`
 (`model`, `task`, `edit`, `label`, `verdicts` as a string over all items: 1, 0, or - for no answer; and per shown item
 the numbers of its `texts` and `parsed`, -1 for none and -2 for thinking that was
-never closed, `finish` as s, l, r, n, or - where it is not known, and `tokens`).
+never closed, `finish` as s, l, r, n, or - where it is not known, and `tokens`). A study may add `words`, what the
+browser calls its choices, and `opens`, which cell it shows first (`model` and `task` by number, and `edit`).
 """
 NOTHING: Carried = {"texts": [], "models": [], "tasks": [], "cells": []}
 FINISHES = {"stop": "s", "length": "l", "loop": "r", "nonfinite": "n"}
@@ -140,24 +141,24 @@ def _fitting(
 def _packed(answers: pd.DataFrame, kept: int, numbers: dict[str, int]) -> dict[str, str | list[int]]:
     """A cell's answers by item, the texts of the first `kept` by number; a new text gets the next number."""
 
-    def number(text: object) -> int:
-        return numbers.setdefault(shortened(text), len(numbers)) if isinstance(text, str) else -1
+    def number(text: str) -> int:
+        return numbers.setdefault(shortened(text), len(numbers))
 
     given = answers["correct"].notna()
     verdicts = np.where(given, np.where(answers["correct"].eq(True), "1", "0"), "-")
-    shown = answers[["text", "parsed", "finish", "tokens"]].head(kept)
-    texts = [text if isinstance(text, str) else "" for text in shown["text"]]
-    rows = list(zip(given, texts, shown["parsed"], shown["finish"], shown["tokens"], strict=False))
+    shown = answers[["text", "parsed", "finish", "tokens"]].head(kept).where(given.head(kept))
+    (of_text, texts), (of_parsed, parsed) = (pd.factorize(shown[column]) for column in ("text", "parsed"))
+    endless = np.array([*map(unclosed, texts), False])[of_text]
     return {
         "verdicts": "".join(verdicts),
-        "texts": [number(text) if there else -1 for there, text, *_ in rows],
-        "parsed": [-1 if not there else -2 if unclosed(text) else number(parsed) for there, text, parsed, *_ in rows],
-        "finish": "".join(FINISHES.get(finish, "-") if there else "-" for there, _, _, finish, _ in rows),
-        "tokens": [int(tokens) if there and pd.notna(tokens) else 0 for there, *_, tokens in rows],
+        "texts": np.array([*map(number, texts), -1])[of_text].tolist(),
+        "parsed": np.where(endless, -2, np.array([*map(number, parsed), -1])[of_parsed]).tolist(),
+        "finish": "".join(shown["finish"].map(FINISHES).fillna("-")),
+        "tokens": shown["tokens"].fillna(0).astype(int).to_list(),
     }
 
 
 def compressed(value: object) -> str:
     """A text, or a value as JSON, as zlib in base64: what the page's script inflates."""
     text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
+    return base64.b64encode(zlib.compress(text.encode("utf-8"))).decode("ascii")

@@ -32,6 +32,16 @@ def test_answers_of_both_sides_stand_beside_each_other_and_the_filters_say_what_
     assert "m 3×0 i0" in tab.ask("document.querySelector('.answer .said').textContent")
 
 
+def test_the_answers_open_on_the_side_that_differs_most(tab, tmp_path):
+    names = {"a": 8, "b": 7, "c": 0, "d": 9}
+    places = [
+        folder(tmp_path / name, {"baseline": {f"i{n}": n < right for n in range(10)}}, model=name)
+        for name, right in names.items()
+    ]
+    chromium.assert_quiet(tab, lesion.compare(*places, out=tmp_path / "out").report().as_uri())
+    assert tab.ask("document.querySelector('#choose-edit').value") == "c"
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_chart_is_in_the_first_screen(tab, address, width):
     with tab.shown(width, 900):

@@ -234,7 +234,7 @@ def test_of_sides_that_share_items_with_the_first_alone_each_has_its_own_number(
     halves = [{f"q{i}": False for i in part} for part in (range(50), range(50, 100))]
     places = [plain(tmp_path / f"m{n}.jsonl", each) for n, each in enumerate((verdicts, *halves))]
     result = lesion.compare(*places)
-    assert result.basis == "The same items, compared one by one (items.jsonl: 50 items)."
+    assert result.basis == "The same items, compared one by one (items: 50 items)."
     assert not [check for check in result.checks() if "0 items" in check.text]
     assert result.verdict.startswith("Of 2 other models 2 differ from m0")
 
@@ -350,6 +350,8 @@ def test_damaged_and_mismatched_logs_are_refused_with_what_to_do(tmp_path):
     for path, says in cases.items():
         with pytest.raises(lesion.LesionError, match=says):
             lesion.compare(a, path)
+    with pytest.raises(lesion.LesionError, match=r"no item of sums in common.* Leave out what did not answer it"):
+        lesion.compare(a, tmp_path / "products.jsonl", tasks=["sums"])
 
 
 def test_of_scores_with_several_values_the_same_one_is_compared_in_every_sample_and_file(tmp_path):
@@ -413,7 +415,7 @@ def test_early_answers_of_a_study_are_no_tasks_to_compare(tmp_path):
 def test_what_is_left_out_or_doubled_is_said(tmp_path):
     rows = [{"id": i, "score": None if i == 3 else i % 2} for i in range(8)]
     a, b = (write_jsonl(tmp_path / f"{name}.jsonl", rows) for name in "ab")
-    assert "a.jsonl, items.jsonl: 1 answer without a score left out." in lesion.compare(a, b).summary.notes
+    assert "a.jsonl, items: 1 answer without a score left out." in lesion.compare(a, b).summary.notes
     two = tmp_path / "two"
     two.mkdir()
     for name in ("2026-01-01_a.eval", "2026-01-02_a.eval"):

@@ -98,6 +98,17 @@ def test_items_that_all_of_three_sides_get_wrong_are_counted(tmp_path):
     )
 
 
+def test_of_unedited_models_one_chart_shows_all_and_the_answers_open_on_the_one_that_differs_most(tmp_path):
+    names = {"a": YES, "b": YES, "c": NO, "d": YES}
+    page = lesion.compare(
+        *(folder(tmp_path / name, {"baseline": yes}, model=name) for name, yes in names.items())
+    ).page()
+    (panel,) = page.opening.figure.panels
+    rows = [row.get("y") for data in drawing.specification(panel.charts[0])["datasets"].values() for row in data]
+    assert set(rows) - {None} == {"b against a", "c against a", "d against a"}
+    assert page.carried["opens"] == {"model": 0, "task": 0, "edit": "c"}
+
+
 def test_the_rest_of_a_first_claim_of_one_sentence_is_not_the_second_claim_twice(tmp_path):
     places = [folder(tmp_path / name, {"baseline": YES}, model=name) for name in "abc"]
     out = io.StringIO()

@@ -49,6 +49,9 @@ def table(summary: ComparisonSummary, matches: Sequence[Match]) -> Table:
     return Table("verdicts", verdicts(summary, matches))
 
 
+NO_VERDICTS = pd.Series(dtype=float)
+
+
 def verdicts(summary: ComparisonSummary, matches: Sequence[Match]) -> pd.DataFrame:
     """A row per task and item, a column for each side under each of its edits.
 
@@ -67,10 +70,12 @@ def verdicts(summary: ComparisonSummary, matches: Sequence[Match]) -> pd.DataFra
             known.append(match.a.items[task.name].loc[chosen])
             for label, source, edit in ((pair.a, match.a, cell.edit_a), (pair.b, match.b, cell.edit_b)):
                 rows = source.cells[task.name, edit]
-                ids = answered(chosen, rows.index)
-                column = pd.Series(values(rows, ids), ids)
                 name = _column(label) if edit == UNEDITED else f"{label} · {edit}"
-                columns[name] = column if name not in columns else column.combine_first(columns[name])
+                column = columns.get(name, NO_VERDICTS)
+                ids = answered(chosen, rows.index).difference(column.index, sort=False)
+                if len(ids):
+                    new = pd.Series(values(rows, ids), ids)
+                    columns[name] = pd.concat([column, new]) if len(column) else new
         shared = pd.concat(known)
         shared = shared[~shared.index.duplicated()]
         frame = pd.DataFrame({name: column.reindex(shared.index) for name, column in columns.items()})
@@ -137,7 +142,8 @@ def carried(summary: ComparisonSummary, matches: Sequence[Match], budget: int = 
             offered.append(Offered(row, cell.task, edit, side))
             if not rows["text"].any():  # no answer is there, which is not to say that none could be read
                 rows = rows.assign(parsed="")
-            answers.setdefault((row, cell.task, edit), rows.assign(model_name=row, edit=edit))
+            known = rows[["task", "text", "parsed", "finish", "tokens", "correct"]]
+            answers.setdefault((row, cell.task, edit), known.assign(model_name=row, edit=edit))
         before = asked.get(cell.task, chosen[:0])
         asked[cell.task] = before.union(chosen, sort=False)
         new = first.loc[answered(chosen.difference(before, sort=False), first.index)]
@@ -146,7 +152,14 @@ def carried(summary: ComparisonSummary, matches: Sequence[Match], budget: int = 
         return browser.NOTHING
     given = pd.concat(answers.values()).reset_index()
     data = browser.data(offered, given, pd.concat(questions, ignore_index=True), budget, bare=bare)
-    return data | {"words": WORDS}
+    data["words"] = WORDS
+    if summary.leading is not None and summary.leading[1].counts is not None:
+        pair, cell = summary.leading
+        models, tasks = (list(dict.fromkeys(names)) for names in list(zip(*offered, strict=True))[:2])
+        data["opens"] = {
+            "model": models.index(row_name(summary, pair, cell)), "task": tasks.index(cell.task), "edit": browsed(pair),
+        }  # fmt: skip
+    return data
 
 
 def browsed(pair: Pair) -> str:

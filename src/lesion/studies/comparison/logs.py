@@ -30,7 +30,7 @@ from lesion.plain import short
 from lesion.report import wording
 from lesion.studies.comparison.result import Unit
 
-UNNAMED = "items.jsonl"
+UNNAMED = "items"
 """The task of a plain file that names none, where no other side has a single task to which it could belong."""
 ENDINGS = (".eval", ".json", ".jsonl", ".csv", ".tsv")
 AGAIN = "copy or download it again, or write it anew"
@@ -130,19 +130,21 @@ def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple
     missing = int(rows["value"].isna().sum())
     if missing == len(rows):
         raise UsageError(f"{file}, {task}: no answer has a score; score the log first, such as with `inspect score`.")
-    several = rows.groupby("item", sort=False)[["question", "group"]].nunique().max(axis=1) > 1
-    if several.any():
-        raise UsageError(
-            f"{file}, {task}: the id {short(str(several.idxmax()), 60)} stands for several questions; give every"
-            " question an id of its own, such as with the name of its group."
-        )
-    share = rows["value"].notna().groupby(rows["item"], sort=False).mean()
+    rows = rows.assign(share=1.0)
+    if repeated := bool(rows["item"].duplicated().any()):
+        several = rows.groupby("item", sort=False)[["question", "group"]].nunique().max(axis=1) > 1
+        if several.any():
+            raise UsageError(
+                f"{file}, {task}: the id {short(str(several.idxmax()), 60)} stands for several questions; give every"
+                " question an id of its own, such as with the name of its group."
+            )
+        rows["share"] = rows["value"].notna().groupby(rows["item"]).transform("mean")
     if missing:
         notes.append(f"{file}, {task}: {wording.counted(missing, 'answer')} without a score left out.")
         rows = rows[rows["value"].notna()]
     values = rows["value"].astype(float)
     unit: Unit = "points" if values.isin((0.0, 1.0)).all() else "score"
-    if rows["item"].duplicated().any():
+    if repeated and rows["item"].duplicated().any():
         shares = values.groupby(rows["item"], sort=False).mean()
         items = wording.counted(len(shares), "item")
         notes.append(
@@ -153,7 +155,7 @@ def _judged(rows: pd.DataFrame, file: str, task: str, notes: list[str]) -> tuple
     verdicts = bool(values.isin((0.0, 1.0)).all())
     scores = [()] * len(rows) if verdicts else [(value,) for value in values]
     scored = rows.assign(correct=values == 1.0, scores=pd.Series(scores, index=rows.index, dtype=object))
-    return scored.assign(share=scored["item"].map(share)), None if verdicts else unit
+    return scored, None if verdicts else unit
 
 
 def _as_stored(rows: pd.DataFrame) -> pd.DataFrame:
@@ -417,7 +419,8 @@ def _plain(path: Path, table: Mapping[str, list[Any]]) -> Log:
             has = short(wording.listed(list(map(str, names.values()))), 200)
             raise UsageError(f"{path} has no column for the {what}: it has {has}; call one of them {known}.")
     given = table[str(found["value"])]
-    values = [_value(raw) for raw in given]
+    of_text = {raw: _value(raw) for raw in {raw for raw in given if isinstance(raw, str)}}
+    values = [of_text[raw] if isinstance(raw, str) else _value(raw) for raw in given]
     for number, (raw, value) in enumerate(zip(given, values, strict=True), start=1):
         if value is None and raw not in (None, ""):
             raise UsageError(

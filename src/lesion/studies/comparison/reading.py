@@ -238,9 +238,12 @@ def matches(groups: Sequence[Sequence[Source]], tasks: Sequence[str], notes: lis
         if not items:
             same = any(a.items[task].index.isin(b.items[task].index).any() for task in chosen)
             changed = " Items of the same id read differently: the data has changed." if same else ""
+            advice = GIVE_IDS if "log" in (a.kind, b.kind) else RUN_AGAIN
+            if tasks and not chosen:
+                advice = "Leave out what did not answer it, or name another --task."
             raise UsageError(
-                f"{a.side.label} and {b.side.label} have no item of a task in common: {_has(a)}; {_has(b)}.{changed}"
-                f" {GIVE_IDS if 'log' in (a.kind, b.kind) else RUN_AGAIN}"
+                f"{a.side.label} and {b.side.label} have no item of {wording.listed(tasks) or 'a task'} in common:"
+                f" {_has(a)}; {_has(b)}.{changed} {advice}"
             )
         for task in items:
             _refuse_incomparable(a, b, task, notes)
@@ -333,10 +336,13 @@ def _items(a: Source, b: Source, task: str, notes: list[str]) -> pd.Index:
 
 def _reading_the_same(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.Index, np.ndarray]:
     """The ids in common, and whether question and gold are the same, as far as both have them."""
-    shared = ours.index[ours.index.isin(theirs.index)]
+    shared = ours.index
+    if not shared.equals(theirs.index):
+        shared = shared[shared.isin(theirs.index)]
+        ours, theirs = ours.loc[shared], theirs.loc[shared]
     same = np.ones(len(shared), dtype=bool)
     for column in ("question", "gold"):
-        mine, yours = (items.loc[shared, column].to_numpy(dtype=object) for items in (ours, theirs))
+        mine, yours = (items[column].to_numpy(dtype=object) for items in (ours, theirs))
         same &= (mine == yours) | (mine == "") | (yours == "")
     return shared, same
 
@@ -346,11 +352,10 @@ def _by_question(a: Source, b: Source, tasks: Sequence[str], notes: list[str]) -
     answers = b.answers
     for task in tasks if "log" in (a.kind, b.kind) else ():
         ours, theirs = a.items[task], b.items[task]
-        alike = int(_reading_the_same(ours, theirs)[1].sum())
         mine, yours = (items["question"].drop_duplicates(keep=False) for items in (ours, theirs))
         ids = {question: item for item, question in mine.items() if question}
         renamed = {item: ids[question] for item, question in yours.items() if question in ids}
-        if len(renamed) > alike:
+        if renamed and len(renamed) > _reading_the_same(ours, theirs)[1].sum():
             items = answers["item"].map(lambda item, renamed=renamed: renamed.get(item, f"{b.side.label} {item}"))
             answers = answers.assign(item=items.where(answers["task"] == task, answers["item"]))
             notes.append(
@@ -376,9 +381,9 @@ def _refuse_incomparable(a: Source, b: Source, task: str, notes: list[str]) -> N
                 )
     if "nats" in (a.unit(task), b.unit(task)) and a.unit(task) != b.unit(task):
         raise UsageError(f"{task} is scored in one of {a.side.label} and {b.side.label} and answered in the other.")
-    mine, yours = _settings(a, task), _settings(b, task)
+    mine, yours = ({}, {}) if a.kind == b.kind == "log" else (_settings(a, task), _settings(b, task))
     styles = [_requested(source, task) for source in (a, b)]
-    if styles[0] == styles[1] and mine["prompt_style"] != yours["prompt_style"]:
+    if styles[0] == styles[1] and mine.get("prompt_style") != yours.get("prompt_style"):
         notes.append(
             f"{task}: each model was prompted in its own style, {a.side.label} in {mine.pop('prompt_style')} and"
             f" {b.side.label} in {yours.pop('prompt_style')}; a difference may come from the prompt."

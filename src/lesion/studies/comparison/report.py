@@ -360,10 +360,11 @@ class ComparisonResult(StudyResult[ComparisonSummary]):
             marked="is_shown", most="size",
             brief=(*("b",) * (len(summary.pairs) > 1), "task", "compared", "difference", "value_a", "value_b"),
         )  # fmt: skip
-        panel = ("pair", "task")
+        unedited = all(cell.unedited for pair in summary.pairs for cell in pair.cells)
+        panel, up = ("task", "pair") if unedited else (("pair", "task"), "edit_name")
         figures = (
             Bars(
-                "difference", "edit_name", by="outcome", panel=panel, also=("a", "b", "items"), name="difference",
+                "difference", up, by="outcome", panel=panel, also=("a", "b", "items"), name="difference",
                 caption="Second side minus first, on the same items.", wide=True,
             ),
             Bars(

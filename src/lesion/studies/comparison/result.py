@@ -244,6 +244,14 @@ class ComparisonSummary(Summary):
     drops: tuple[Drop, ...]
     digest: str
 
+    @property
+    def leading(self) -> tuple[Pair, Compared] | None:
+        """The largest difference of unedited models that is shown, of the first task that has one."""
+        rows = [(pair, cell) for pair in self.pairs for cell in pair.cells if cell.unedited and cell.is_shown]
+        of_task = [row for task in self.tasks for row in rows if row[1].task == task.name]
+        first = [row for row in of_task if row[1].task == of_task[0][1].task]
+        return max(first, key=lambda row: abs(row[1].difference.value or 0.0), default=None)
+
     def task(self, name: str) -> TaskItems:
         """A task by its name."""
         return next(task for task in self.tasks if task.name == name)

@@ -20,7 +20,6 @@ from lesion.report.values import Estimate
 from lesion.statistics.contrasts import mean, mean_p, paired_difference_of_drops
 from lesion.statistics.paired import Contrast, accuracy, mcnemar_exact, paired_drop, sign_flip_exact, sign_flips
 from lesion.studies.comparison import result
-from lesion.studies.comparison.logs import UNNAMED
 from lesion.studies.comparison.reading import Match, Source, aligned, digest, matches, read, sources_of
 from lesion.studies.comparison.result import UNEDITED, Compared, Pair, Unit
 from lesion.studies.comparison.study import ComparisonStudy
@@ -181,7 +180,7 @@ def _unscored(a: Source, b: Source, task: str, common: pd.Index, level: float) -
 def _clusters(a: Source, task: str, items: pd.Index) -> Shared | None:
     """What items share, of the task or, in a log, by their groups."""
     own = a.items[task].loc[items]
-    return shared(task, own) or (shared(UNNAMED, own) if a.kind == "log" else None)
+    return shared(task, own) or (shared("jsonl", own) if a.kind == "log" else None)
 
 
 def _mean(values: np.ndarray, level: float, unit: Unit, least: float = 0.0) -> Contrast:
@@ -256,7 +255,7 @@ def common_items(task: str, paired: Sequence[Match]) -> pd.Index:
 def answered(items: pd.Index, *others: pd.Index) -> pd.Index:
     """Those of the items that all others have, too, in their order."""
     for other in others:
-        items = items[items.isin(other)]
+        items = items if items.equals(other) else items[items.isin(other)]
     return items
 
 
