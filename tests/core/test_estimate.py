@@ -141,18 +141,18 @@ def cells(task: str, items: int, edits: int = 4, shared: int = 0) -> dict[str, A
     }
 
 
-def rows(part: dict[str, Any]) -> list[Any]:
-    """The answers to pending ones, of five tokens each."""
-    return [SimpleNamespace(task=c.choice.name, item=c.item.id, tokens=5, text="five") for c in part.values()]
+def rows(part: dict[str, Any], said: int = 5) -> list[Any]:
+    """The answers to pending ones, of so many tokens each."""
+    return [SimpleNamespace(task=c.choice.name, item=c.item.id, tokens=said, text="five") for c in part.values()]
 
 
-def estimated(seconds: Callable[[int], float], later: int = 0, shared: int = 0) -> Estimate:
+def estimated(seconds: Callable[[int], float], later: int = 0, shared: int = 0, said: int = 5) -> Estimate:
     """The estimate where so many answers at once take so many seconds."""
     work = cells("sums", 100, shared=shared)
     first = first_items(work, 64)
     ahead = {key for part in first for key in part}
     left = {key: cell for key, cell in work.items() if key not in ahead}
-    return of_answers([(part, rows(part), seconds(len(part))) for part in first], left, "answers", {"sums": later})
+    return of_answers([(part, rows(part, said), seconds(len(part))) for part in first], left, "answers", {"sums": later})
 
 
 def test_a_batch_that_takes_time_to_fill_and_empty_is_not_taken_for_slow_answers() -> None:
@@ -180,4 +180,6 @@ def test_what_follows_counts_in_the_estimate_and_not_in_the_bar() -> None:
     alone, both = estimated(float), estimated(float, later=1000)
     assert both.count == alone.count + 1000
     assert both.seconds == pytest.approx(alone.seconds + FULLER * LATER * 1000)
+    read = estimated(float, later=1000, said=0)  # texts, of which nothing is written
+    assert read.seconds == pytest.approx(alone.seconds + FULLER * 1000)
     assert both.now == pytest.approx(alone.now) == pytest.approx(alone.seconds - PAGE)

@@ -45,7 +45,7 @@ FULL = 0.4
 TOKEN = 8.0
 """A token of an answer is as much work as so many of a prompt, which are read at once."""
 LATER = 1.4
-"""Answers of later work take so much longer: few edits at a time, some of them written into the weights."""
+"""Written answers of later work take so much longer: few edits at a time, some of them written into the weights."""
 PAGE = 2.0
 """Seconds that the numbers and the page take at least, behind the last answer."""
 WIDE = 1.5
@@ -170,7 +170,7 @@ def of_answers(
         for row in rows:
             of_items[row.item] += prompts[row.item] + row.tokens
         spread = statistics.stdev(of_items.values()) / statistics.fmean(of_items.values()) if len(of_items) > 1 else 0.0
-        seconds += (here + LATER * later.get(task, 0)) * each
+        seconds += (here + (LATER if said else 1.0) * later.get(task, 0)) * each
         tokens += share * sum(of_items.values())
         disk += share * sum(ROW_BYTES + len(row.text) for row in rows)
         variance += (of_task * each * spread / math.sqrt(len(of_items))) ** 2
