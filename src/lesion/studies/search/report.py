@@ -419,7 +419,7 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
     if held:
         # What is to be better stands in the first sentence; of dropped runs the longest is wanted.
         best = next((choice for choice in held if choice.contest == BETTER), held[-1])
-        yield Check("open", f"{wording.capital(best.candidate or '')} as a checkpoint:", "apply", options_of(best))
+        yield Check("open", f"To be written as a checkpoint: {best.candidate}.", "apply", options_of(best))
 
 
 def _held(summary: SearchSummary, choice: ContestChoice) -> bool:
