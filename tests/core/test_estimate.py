@@ -152,7 +152,8 @@ def estimated(seconds: Callable[[int], float], later: int = 0, shared: int = 0, 
     first = first_items(work, 64)
     ahead = {key for part in first for key in part}
     left = {key: cell for key, cell in work.items() if key not in ahead}
-    return of_answers([(part, rows(part, said), seconds(len(part))) for part in first], left, "answers", {"sums": later})
+    went = [(part, rows(part, said), seconds(len(part))) for part in first]
+    return of_answers(went, left, "answers", {"sums": later})
 
 
 def test_a_batch_that_takes_time_to_fill_and_empty_is_not_taken_for_slow_answers() -> None:
