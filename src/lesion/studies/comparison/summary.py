@@ -210,12 +210,14 @@ def _extra_drop(
 
 def _drops(source: Source, task: str, paired: Sequence[Match], level: float) -> list[result.Drop]:
     """Every edit of a source on the items of a task that it shares with another."""
+    before, edits = source.cells.get((task, UNEDITED)), source.edits(task)
+    if before is None or edits == [UNEDITED]:
+        return []
     shared = {item for match in paired if source in match[:2] for item in match.items.get(task, ())}
-    before = source.cells.get((task, UNEDITED))
     drops = []
-    for edit in source.edits(task):
+    for edit in edits:
         after = source.cells[task, edit]
-        if edit == UNEDITED or before is None or not shared:
+        if edit == UNEDITED:
             continue
         items = answered(before.index[before.index.isin(shared)], after.index)
         if items.empty:
