@@ -96,9 +96,14 @@ class Run:
         """Whether code that came with a checkpoint may run."""
         return self.choice.trust_remote_code
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether answers are not given in this process, or not by transformers."""
+        return self.choice.distributed or self.choice.engine != "transformers"
+
     def refuse_elsewhere(self, what: str) -> None:
         """Refuse workers and other engines; `what` begins the sentence: `Activations are patched`."""
-        if self.choice.distributed or self.choice.engine != "transformers":
+        if self.elsewhere:
             raise UsageError(f"{what} in this process, on transformers; leave --workers, --ray and other engines out.")
 
     def load(

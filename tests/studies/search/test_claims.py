@@ -5,6 +5,7 @@ import pytest
 from lesion.report.values import Estimate
 from lesion.studies.search import report
 from lesion.studies.search.result import (
+    AtTemperature,
     CandidateRow,
     CandidateTest,
     ContestChoice,
@@ -39,7 +40,7 @@ def row(name, contest="better", how="3 blocks twice (×0.5)", length=3):
     return CandidateRow(name=name, contest=contest, how=how, **shared)
 
 
-def summary(*tests, choices=None, rivals=(), forbidden=(), texts=(), kind="generate"):
+def summary(*tests, choices=None, rivals=(), forbidden=(), texts=(), temperatures=(), kind="generate"):
     contests = dict.fromkeys(test.contest for test in tests)
     candidates = {test.contest: test.candidate for test in tests}
     shared = {"candidates": 480, "finalists": 16, "gain": 0.09}
@@ -56,7 +57,7 @@ def summary(*tests, choices=None, rivals=(), forbidden=(), texts=(), kind="gener
             row(TWICE), row(OUT, "drop 1", "1 block left out", 1), row(RUN, "drop 2", "2 blocks left out", 2),
         ),
         choices=tuple(made if choices is None else choices), tests=tests, rivals=rivals,
-        forbidden=forbidden, texts=texts,
+        forbidden=forbidden, texts=texts, temperatures=temperatures,
     )  # fmt: skip
 
 
@@ -260,6 +261,48 @@ def test_a_perplexity_moves_where_its_interval_excludes_1_beside_random_candidat
     assert not report._held(summary(texts=[read, worse], choices=[choice]), choice)
     moved = said(report.what_the_test_shows, texts=[read, worse])
     assert (", at a loss of more than the margin on prose." in moved) == ("not shown" not in text)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "level", "beyond", "first", "second"),
+    [
+        (
+            1.2,
+            17.0,
+            (0.99, 0.97, 1.01),
+            ", but a temperature of 1.2 does as much (17).",
+            "at 1.1 multiplies that by 0.990",
+        ),
+        (
+            1.2,
+            19.0,
+            (0.99, 0.97, 1.01),
+            ", but not shown to add to a temperature of 1.2 (19).",
+            "The unedited model at",
+        ),
+        (1.2, 19.0, (0.95, 0.92, 0.98), ", 40 texts. The unedited model at a temperature of 1.2: × 0.950", "by 0.950"),
+        (
+            1.0,
+            20.0,
+            (0.95, 0.92, 0.98),
+            ", 40 texts. A simple rival, a temperature, gains nothing",
+            "screen and choose.",
+        ),
+    ],
+)
+def test_a_lower_perplexity_is_said_beside_that_of_a_temperature(temperature, level, beyond, first, second):
+    read = on_texts((0.9, 0.85, 0.95))
+    cooled = AtTemperature(
+        task="wiki", contest="better", candidate=TWICE, model="m", edit="baseline", texts=40, temperature=temperature,
+        own=1.1, perplexity=level, ratio=estimate(level / 20, 0.8, 0.99), instead=estimate(18 / level, 0.9, 1.1),
+        beyond=estimate(*beyond),
+    )  # fmt: skip
+    text = said(report.what_the_test_shows, texts=[read], temperatures=[cooled])
+    assert first in text
+    assert second in text
+    choice = ContestChoice(contest="better", candidate=TWICE, candidates=480, finalists=16, gain=0.1)
+    held = report._held(summary(texts=[read], temperatures=[cooled], choices=[choice]), choice)
+    assert held == ("but" not in text)
 
 
 def test_of_dropped_runs_the_longest_is_named_whose_perplexity_rises_by_less_than_the_margin():

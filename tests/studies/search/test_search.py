@@ -29,6 +29,7 @@ from lesion.studies.search import report
 from lesion.studies.search.run import summarise
 from lesion.studies.search.search import Networks, Search, candidates
 from lesion.studies.search.study import METHOD
+from lesion.studies.search.temperature import TEMPERATURES
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_passage
 from runs import recall_search, run_search
@@ -280,12 +281,12 @@ def last_half(file):
     return sorted(ids, key=lambda each: hashlib.sha256(f"0:{each}".encode()).digest())[len(ids) // 2 :]
 
 
-def lost(network, passages) -> list[float]:
+def lost(network, passages, temperature: float = 1.0) -> list[float]:
     """What plain transformers loses of every passage, in nats."""
     losses = []
     for ahead, passage in passages:
         with torch.no_grad():
-            logits = network(torch.tensor([[*ahead, *passage]])).logits[0, len(ahead) - 1 : -1].double()
+            logits = network(torch.tensor([[*ahead, *passage]])).logits[0, len(ahead) - 1 : -1].double() / temperature
         losses.append(-float(logits.log_softmax(-1)[range(len(passage)), list(passage)].sum()))
     return losses
 
@@ -358,6 +359,30 @@ def test_running_text_chooses_by_its_perplexity_and_other_text_tests(llama, tmp_
     gains = {name: (before - sum(lost(network, seen))) / tokens for name, network in networks.items()}
     for row in screened.summary.candidates:
         assert row.screen == pytest.approx(gains[row.name], abs=1e-5)
+
+
+def test_a_lower_perplexity_stands_beside_that_of_the_unedited_model_at_a_temperature(llama, tmp_path, monkeypatch):
+    task = running_text(tmp_path, 16)
+    what = study(task, family=["repeat"], lengths=[1], screen=1, damping=[0.5])
+    result = run_search(what, tmp_path / "out", model=llama)
+    (row,), (text,), (choice,) = result.summary.temperatures, result.summary.texts, result.summary.choices
+    items = draw(find(task), None, what.seed)
+    passages = [encode_passage(llama, find(task), item) for item in items]
+    fitting, test = passages[: -text.texts], passages[-text.texts :]
+    block = int(choice.candidate.split()[1])
+    plain, layout = tiny("llama"), by_hand(tiny("llama"), [*range(block + 1), *range(block, 3)], {block + 1: 0.5})
+    for network, found in ((plain, row.temperature), (layout, row.own)):
+        losses = {each: sum(lost(network, fitting, each)) for each in TEMPERATURES}
+        assert found == min(losses, key=losses.get)
+    before, after, alone, both = (
+        sum(lost(network, test, each))
+        for network, each in ((plain, 1.0), (layout, 1.0), (plain, row.temperature), (layout, row.own))
+    )
+    ratios = np.exp(np.array([alone - before, after - alone, both - alone]) / text.tokens)
+    assert [row.ratio.value, row.instead.value, row.beyond.value] == pytest.approx(list(ratios), rel=1e-4)
+    assert row.perplexity == pytest.approx(np.exp(alone / text.tokens), rel=1e-4)
+    monkeypatch.setattr("lesion.studies.search.run.at_temperatures", Mock(side_effect=AssertionError))
+    assert run_search(what, tmp_path / "out", model=llama).summary.temperatures == (row,)  # they are kept
 
 
 def test_a_passage_that_stands_in_a_text_twice_is_read_once_and_few_texts_are_said_to_be_few(llama, tmp_path):

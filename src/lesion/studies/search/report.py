@@ -22,6 +22,8 @@ from lesion.report.table import Table
 from lesion.report.values import CHANGE, FIGURES, SHARE, Estimate
 from lesion.report.wording import counted
 from lesion.studies.search.result import (
+    RATIO,
+    AtTemperature,
     CandidateRow,
     CandidateTest,
     ContestChoice,
@@ -30,6 +32,7 @@ from lesion.studies.search.result import (
     RandomCandidate,
     SearchSummary,
     TextTest,
+    gain_of,
 )
 from lesion.studies.search.search import BETTER
 from lesion.studies.truncation.report import (
@@ -76,11 +79,13 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
     C, T rises from A to B on test items, but not shown to add to forbidding N first tokens (D). | With C, T falls from
     A to B on test items. | With C, T goes from A to B on test items: not shown to be a change. | With C the model gives
     nearly always one answer to T. | No candidate evaluated in full has more items right than the unedited model on the
-    items that choose. | With C, the perplexity of T falls from A to B. | No candidate evaluated in full has a lower
-    perplexity than the unedited model on the texts that choose.
+    items that choose. | With C, the perplexity of T falls from A to B. | With C, the perplexity of T falls
+    from A to B, but a temperature of D does as much (E). | With C, the perplexity of T falls from A to B, but not shown
+    to add to a temperature of D (E). | No candidate evaluated in full has a lower perplexity than the unedited model on
+    the texts that choose.
     Needs: an interval that excludes 0 and an exact paired p of at most .05, corrected over tasks by Holm; what a gain
-    adds to forbidding tokens, by the same test, not corrected; of perplexity an interval that excludes 1, corrected for
-    the number of such tests (Bonferroni)
+    adds to forbidding tokens, by the same test, not corrected; of perplexity, and of what it adds to a temperature, an
+    interval that excludes 1, corrected for the number of such tests (Bonferroni)
     """
     for choice in summary.choices:
         if choice.contest == BETTER and choice.nothing is not None:
@@ -94,7 +99,8 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
         yield Claim((first, size(test.gain, test.items), *_beside_rivals(summary, test)), (test,))
     for text in sorted(summary.texts_of(BETTER), key=lambda text: (GAINS_FIRST[text.gain.side], text.task)):
         further = UNSHOWN.get(text.gain.side, _at_a_loss(summary, text))
-        yield Claim((f"{_perplexity_moves(text)}{further}.", *_beside_other_runs(summary, text)), (text,))
+        first = f"{_perplexity_moves(text)}{further}{_cooled(summary, text)}."
+        yield Claim((first, *_beside_temperature(summary, text), *_beside_other_runs(summary, text)), (text,))
 
 
 def _at_a_loss(summary: SearchSummary, test: CandidateTest | TextTest) -> str:
@@ -106,6 +112,30 @@ def _at_a_loss(summary: SearchSummary, test: CandidateTest | TextTest) -> str:
 
 def _perplexity_moves(text: TextTest) -> str:
     return f"With {text.candidate}, the perplexity of {text.task} {VERBS[-text.gain.side]} from {text.size}"
+
+
+def _cooled(summary: SearchSummary, text: TextTest) -> str:
+    """That a temperature takes the fall of a perplexity, where it does."""
+    rival = summary.at_temperature(text)
+    if rival is None or not rival.takes:
+        return ""
+    few = f"a temperature of {FIGURES.text(rival.temperature)}"
+    as_much = (rival.perplexity or math.inf) <= (text.perplexity or math.inf)
+    how = f"{few} does as much" if as_much else f"not shown to add to {few}"
+    return f", but {how} ({FIGURES.text(rival.perplexity)})"
+
+
+def _beside_temperature(summary: SearchSummary, text: TextTest) -> Iterator[str]:
+    """What a temperature does to the unedited model, and the candidate to that; a sentence."""
+    rival = summary.at_temperature(text)
+    if rival is None:
+        return
+    if not rival.helps:
+        yield "A simple rival, a temperature, gains nothing on the texts that screen and choose."
+        return
+    alone = f"The unedited model at a temperature of {FIGURES.text(rival.temperature)}: × {RATIO.text(rival.ratio)}"
+    own = "" if rival.own == 1 else f" at {FIGURES.text(rival.own)}"
+    yield f"{alone}; the layout{own} multiplies that by {RATIO.text(rival.beyond)}."
 
 
 def _beside_other_runs(summary: SearchSummary, text: TextTest) -> Iterator[str]:
@@ -189,7 +219,8 @@ def _texts_without(summary: SearchSummary) -> Iterator[Claim]:
             text = min(read, key=lambda text: text.ratio.value or math.inf)
             first = f"No run left out is shown to raise the perplexity of {task} by less than {margin}"
         if text.gain.side == 1:
-            texts = [f"{_perplexity_moves(text)}{_at_a_loss(summary, text)}."]
+            first = f"{_perplexity_moves(text)}{_at_a_loss(summary, text)}{_cooled(summary, text)}."
+            texts = [first, *_beside_temperature(summary, text)]
         else:
             texts = [f"{first}.", f"{_perplexity_moves(text)}{UNSHOWN.get(text.gain.side, '')}."]
         yield Claim((*texts, *_beside_other_runs(summary, text)), read)
@@ -329,9 +360,11 @@ def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Ite
     tests = Rows("test", summary.tests, (CandidateTest,), "On test items", marked="control")
     texts = Rows("texts", summary.texts, (TextTest,), "Running text")
     rivals = Rows("rivals", summary.rivals, (RandomCandidate,), "Random candidates of the kind, on test items")
+    temperatures = Rows("temperatures", summary.temperatures, (AtTemperature,), "A temperature instead")
     forbidden = Rows(
         "forbidden", summary.forbidden, (Forbidden,), "Frequent wrong first tokens forbidden, on test items"
     )
+    folded = (tests, texts, rivals, forbidden, temperatures)
     yield Part(
         title,
         Rows("compared", list(_compared(summary)), (Gained,), "Gains over the unedited model"),
@@ -343,7 +376,7 @@ def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Ite
         ),
         (*what_the_test_shows(summary), *what_can_be_left_out(summary)),
         own=(
-            *(Folded(rows.title, (Table.of(rows),)) for rows in (tests, texts, rivals, forbidden) if rows.records),
+            *(Folded(rows.title, (Table.of(rows),)) for rows in folded if rows.records),
             *[Folded("Write it as a checkpoint", (Facts(commands),))] * bool(commands),
         ),
         wide=True,
@@ -397,6 +430,8 @@ def _compared(summary: SearchSummary) -> Iterator[Gained]:
         if gains := [-math.log(rival) for rival in text.rivals if rival]:
             mean = Estimate(value=float(np.mean(gains)), low=min(gains), high=max(gains))
             bars.append((f"{len(gains)} random: {summary.row(text.candidate).how}", "random candidates", mean))
+        if rival := summary.at_temperature(text):
+            bars.append((f"temperature {FIGURES.text(rival.temperature)}", "temperature", gain_of(rival.ratio)))
         if choice.luck is not None:
             bars.append((f"{text.candidate}, chosen on these", "items that chose it", Estimate(value=choice.gain)))
             bars.append((f"best of {choice.finalists} by luck alone", "luck", choice.luck))
@@ -423,8 +458,8 @@ def _checks(summary: SearchSummary) -> Iterator[Check]:
 
 
 def _held(summary: SearchSummary, choice: ContestChoice) -> bool:
-    """Whether the test bears a choice out: better on a task, beyond forbidding tokens, and worse on none, or no worse
-    on all; no control is shown to fall, unless by less than the margin.
+    """Whether the test bears a choice out: better on a task, beyond forbidding tokens or a temperature, and worse on
+    none, or no worse on all; no control is shown to fall, unless by less than the margin.
     """
     tests, controls = summary.of(choice.contest), summary.of(choice.contest, control=True)
     texts = [text for text in summary.texts if text.contest == choice.contest]
@@ -434,7 +469,8 @@ def _held(summary: SearchSummary, choice: ContestChoice) -> bool:
         return False
     if any(text.verdict == "cannot be told" and text.gain.side == -1 for text in texts if text.control):
         return False
-    if any(row.takes for row in summary.forbidden if row.contest == choice.contest == BETTER):
+    taken = [row.contest for rows in (summary.forbidden, summary.temperatures) for row in rows if row.takes]
+    if choice.contest == BETTER and BETTER in taken:
         return False
     own = summary.texts_of(choice.contest)
     sides = {test.shown for test in tests} | {text.gain.side for text in own}

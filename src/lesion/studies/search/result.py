@@ -125,6 +125,15 @@ class CandidateTest(OfChosen):
         return 0 if self.one_answer else self.gain.shown
 
 
+RATIO = decimals(3)
+
+
+def gain_of(ratio: Estimate) -> Estimate:
+    """Of a ratio of perplexities the gain in log-probability of a token, nats."""
+    logs = (None if x is None else math.log(x) if x else -math.inf for x in (ratio.value, ratio.low, ratio.high))
+    return Estimate(**dict(zip(("value", "low", "high"), logs, strict=True))).negative
+
+
 class TextTest(OfChosen):
     """A chosen candidate on the test texts of a task or control of running text.
 
@@ -141,7 +150,7 @@ class TextTest(OfChosen):
     tokens: int = column("Tokens")
     baseline: Number = column("Unedited", FIGURES)
     perplexity: Number = column("Perplexity", FIGURES)
-    ratio: Estimate = column("Ratio", decimals(3))
+    ratio: Estimate = column("Ratio", RATIO)
     verdict: Verdict | None = column("Within the margin", default=None)
     control: bool = omitted(True)
     rivals: tuple[Number, ...] = omitted(())
@@ -149,15 +158,13 @@ class TextTest(OfChosen):
     @property
     def gain(self) -> Estimate:
         """In log-probability of a token, nats."""
-        value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
-        logs = (None if each is None else math.log(each) if each else -math.inf for each in (value, low, high))
-        return Estimate(**dict(zip(("value", "low", "high"), logs, strict=True))).negative
+        return gain_of(self.ratio)
 
     @property
     def size(self) -> str:
         """`12.31 to 11.80: × 0.959 [0.941, 0.977], 100 texts`."""
         ends = f"{FIGURES.text(self.baseline)} to {FIGURES.text(self.perplexity)}"
-        return f"{ends}: × {decimals(3).text(self.ratio)}, {counted(self.texts, 'text')}"
+        return f"{ends}: × {RATIO.text(self.ratio)}, {counted(self.texts, 'text')}"
 
 
 class RandomCandidate(Row):
@@ -210,11 +217,42 @@ class Forbidden(Row):
         return self.helps and self.beyond.shown != 1
 
 
+class AtTemperature(OfChosen):
+    """A perplexity that falls, beside that of the unedited model at a temperature, on a task's test texts.
+
+    Attributes:
+        temperature, own: by which the logits of the unedited model are divided, and those with the candidate: the best
+            on the texts that screen and choose.
+        perplexity: of the unedited model at its temperature; ratio: that to the one without.
+        instead: of the candidate's perplexity to `perplexity`; beyond: the same with the candidate at its own
+            temperature.
+    """
+
+    texts: int = column("Texts")
+    temperature: float = column("Temperature", FIGURES)
+    own: float = column("With the candidate", FIGURES)
+    perplexity: Number = column("Perplexity at it", FIGURES)
+    ratio: Estimate = column("Ratio", RATIO)
+    instead: Estimate = column("Candidate ÷ temperature", RATIO)
+    beyond: Estimate = column("Both ÷ temperature", RATIO)
+
+    @property
+    def helps(self) -> bool:
+        """Whether a temperature is better than none on the texts that screen and choose."""
+        return self.temperature != 1
+
+    @property
+    def takes(self) -> bool:
+        """Whether a temperature helps, and the candidate is not shown to add to it."""
+        return self.helps and (self.beyond.high is None or self.beyond.high >= 1)
+
+
 class SearchSummary(Summary):
     """All numbers of a search: what `summary.json` holds.
 
     Attributes:
         forbidden: for every test that shows a gain on a task whose answers are said, not chosen among texts.
+        temperatures: for every test that shows a lower perplexity of a task.
         earlier: other searches whose choices were tested in this folder before, on the same items. For them p of tests
             are multiplied and intervals widened (Bonferroni).
     """
@@ -232,6 +270,7 @@ class SearchSummary(Summary):
     texts: tuple[TextTest, ...] = omitted(())
     rivals: tuple[RandomCandidate, ...] = ()
     forbidden: tuple[Forbidden, ...] = omitted(())
+    temperatures: tuple[AtTemperature, ...] = omitted(())
 
     def of(self, contest: str, *, control: bool = False) -> list[CandidateTest]:
         """The tests of a contest on tasks, or on controls."""
@@ -255,6 +294,11 @@ class SearchSummary(Summary):
     def without_tokens(self, test: CandidateTest) -> Forbidden | None:
         """Beside the gain of a test, that of forbidding first tokens."""
         own = (row for row in self.forbidden if (row.contest, row.task) == (test.contest, test.task))
+        return next(own, None)
+
+    def at_temperature(self, text: TextTest) -> AtTemperature | None:
+        """Beside a perplexity that falls, that of the unedited model at a temperature."""
+        own = (row for row in self.temperatures if (row.contest, row.task) == (text.contest, text.task))
         return next(own, None)
 
     def row(self, candidate: str) -> CandidateRow:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
+from lesion.core import cells
 from lesion.core.baseline import baseline_first
 from lesion.core.cached_answers import for_golds, gold_tasks, with_golds
 from lesion.core.rates import approximate
@@ -26,11 +28,13 @@ from lesion.statistics.luck import p_of_best
 from lesion.statistics.paired import accuracy, holm
 from lesion.studies.search.report import SearchResult
 from lesion.studies.search.result import (
+    AtTemperature,
     CandidateRow,
     CandidateTest,
     ContestChoice,
     Forbidden,
     Luck,
+    OfChosen,
     RandomCandidate,
     SearchSummary,
     TaskSplit,
@@ -50,11 +54,14 @@ from lesion.studies.search.search import (
     without_effect,
 )
 from lesion.studies.search.study import SearchStudy
+from lesion.studies.search.temperature import TEMPERATURES, AtTemperatures, at_temperatures
 from lesion.studies.truncation.forbidding import FORBIDDEN, KINDS, Forbidding
 from lesion.studies.truncation.result import SearchedModel, Unit
 from lesion.studies.truncation.run import ONE_ANSWER, begun, leave_edit, refuse_unfit_items
 from lesion.studies.truncation.search import collapsed, screen_tasks, split
 from lesion.tasks.catalogue import find
+from lesion.tasks.continuations import encode_passage
+from lesion.tasks.task import Item
 from lesion.tasks.wrapped import guessing
 
 
@@ -107,7 +114,9 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
                 )
         search.run()
         summary = summarise(search, model)
-        summary = summary.model_copy(update={"forbidden": tuple(_forbidden(search, evaluation, summary))})
+        rivals: dict[str, Any] = {"forbidden": tuple(_forbidden(search, evaluation, summary))}
+        rivals["temperatures"] = tuple(_at_temperatures(search, run, summary))
+        summary = summary.model_copy(update=rivals)
         # A file keeps edits of weights; orders and scaled places are text.
         cut = next((each.chosen for each in search.contests if each.chosen and each.chosen.family == "truncate"), None)
         leave_edit(run.folder, summary, cut.edit if cut else None, model)
@@ -160,12 +169,56 @@ def _costs(search: Search) -> Mapping[str, int]:
         counts[choice.name] += sum(sizes) * len(choosing[choice]) + len(sizes) * len(testing[choice])
     for choice, task in search.tasks.items():
         counts[choice.name] += RIVALS * len(sizes) * len(search.test[choice])
+        if task.kind == "score":
+            every = sum(len(items[choice]) for items in (search.screen, search.choice, search.test))
+            counts[choice.name] += (1 + len(sizes)) * every
         if task.kind in KINDS:
             counts[choice.name] += len(FORBIDDEN) * (len(search.screen[choice]) + len(search.choice[choice]))
             counts[choice.name] += (1 + len(sizes)) * len(search.test[choice])
     for choice in search.controls:
         counts[choice.name] += len(sizes) * len(search.test[choice])
     return counts
+
+
+def _at_temperatures(search: Search, run: Run, summary: SearchSummary) -> Iterator[AtTemperature]:
+    """The perplexities that the test shows to fall beside those of the unedited model at a temperature."""
+    falls = [text for text in summary.texts if not text.control and text.gain.side == 1]
+    if falls and run.elsewhere:
+        run.watcher.note("A temperature, the trivial rival, is tested in this process alone; leave --workers out.")
+        return
+    chosen = {contest.name: contest.chosen for contest in search.contests}
+    for text in falls:
+        (choice,) = (each for each in search.tasks if each.name == text.task)
+        candidate, test = chosen[text.contest], search.test[choice]
+        fitting = [*search.screen[choice], *search.choice[choice]]
+        alone, both = (_scores_at(search, run, each, choice, [*fitting, *test]) for each in (None, candidate))
+        best, own = (int(each[: len(fitting)].sum(axis=0).argmax()) for each in (alone, both))
+        tokens, level = search.networks.texts(None, choice, test)[1], _within(search)
+        before, after, cooled, together = (
+            scores[len(fitting) :, place] for scores, place in ((alone, 0), (both, 0), (alone, best), (both, own))
+        )
+        yield AtTemperature(
+            **text.model_dump(include=set(OfChosen.model_fields)), texts=len(test),
+            temperature=TEMPERATURES[best], own=TEMPERATURES[own], perplexity=perplexity(cooled, tokens).value,
+            ratio=Estimate.of(perplexity_ratio(before, cooled, tokens, level)),
+            instead=Estimate.of(perplexity_ratio(cooled, after, tokens, level)),
+            beyond=Estimate.of(perplexity_ratio(cooled, together, tokens, level)),
+        )  # fmt: skip
+
+
+def _scores_at(
+    search: Search, run: Run, candidate: Candidate | None, choice: TaskChoice, items: Sequence[Item]
+) -> Float[np.ndarray, "texts temperatures"]:
+    """Log-probabilities of texts at `TEMPERATURES`, kept in the folder."""
+    model, edit = search.networks.network(candidate)
+    passages = [encode_passage(model, search.tasks[choice], item) for item in items]
+    key = cells.key_of({"temperatures": [TEMPERATURES, model.fingerprint, str(edit), passages]})
+    read = cells.read(run.folder, key, AtTemperatures)
+    if read is None:
+        run.watcher.begin(search.study.model.name, len(passages), 0, "texts at temperatures")
+        read = at_temperatures(model, passages, edit, run.watcher.answered)
+        cells.write(run.folder, key, read)
+    return read.scores
 
 
 SHARES = (1.0, 0.999, 0.99, 0.975, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.001)

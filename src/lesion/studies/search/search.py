@@ -261,6 +261,11 @@ class Networks:
         for order, each in pending.items():
             self._cache(order).answer(each, what, begun=True, estimated=estimated)
 
+    def network(self, candidate: Candidate | None) -> tuple[Model, Edit]:
+        """The network of a candidate, or of the unedited model, and the edit of it."""
+        cache, edit = self._of(candidate)
+        return cache.model, edit
+
     @property
     def unedited(self) -> CachedAnswers:
         """The answers of the model in its own order."""
