@@ -120,4 +120,4 @@ def test_claims_that_rest_on_an_edit_without_a_proof_fall(tmp_path):
     fallen = cells["1×0"].model_copy(update={"drop": lost})  # what takes right answers acts
     assert proofs.hold(Claim(("Block 1 is.",), (fallen,)))
     (told,) = about_unproved(proofs)
-    assert told.text == "1 of 3 edits are not shown to act while decoding; only drops are claimed of them: 1×0."
+    assert told.text == "1 of 3 edits is not shown to act while decoding; only drops are claimed of it: 1×0."

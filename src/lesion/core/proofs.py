@@ -94,9 +94,9 @@ def about_unproved(proofs: Proofs) -> Iterator[Claim]:
     """
     texts, count = proofs.unproved(), len(proofs.edits)
     named = wording.listed([*(short(text, 40) for text in texts[:3]), *[f"{len(texts) - 3} more"] * (len(texts) > 3)])
-    text = (
-        f"{len(texts)} of {count} edits are not shown to act while decoding; only drops are claimed of them: {named}."
-    )
+    verb, whom = ("is", "it") if len(texts) == 1 else ("are", "them")
+    shown = f"{len(texts)} of {wording.counted(count, 'edit')} {verb} not shown to act while decoding"
+    text = f"{shown}; only drops are claimed of {whom}: {named}."
     if len(texts) == count:
         text = f"Nothing is claimed: none of {wording.counted(count, 'edit')} is shown to act while decoding."
     yield Claim((text,))

@@ -25,6 +25,11 @@ def early_name(task: str, limit: int) -> str:
     return f"{EARLY}{limit}:{task}"
 
 
+def said(tokens: Any, finish: Any) -> Any:
+    """Of answers (or of one) how many tokens they say: the one that ends an answer is none of them."""
+    return tokens - (finish == "stop")
+
+
 class EarlyAnswers(WrappedTask):
     """A task whose questions are answered after so many tokens of a chain. Items keep the ids of the task."""
 

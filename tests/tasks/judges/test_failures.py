@@ -57,6 +57,12 @@ def test_what_unedited_answers_say_is_language_and_so_is_a_text_too_short_to_tel
     assert not LANGUAGE.holds("... ly. " * 2 + "." * 60)
 
 
+def test_an_unedited_answer_is_no_language_because_it_is_its_own():
+    language = Language.of(QUESTIONS, (*ANSWERS, SALAD))
+    assert not language.holds(SALAD)
+    assert all(map(language.holds, ANSWERS))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -29,7 +29,7 @@ from lesion.studies.ablation.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan, Study
 from lesion.studies.ablation.sweep import PlaceEdit, alike, referring, refuse_many_neurons, sweep
 from lesion.tasks.catalogue import find
-from lesion.tasks.early import TOKENS, EarlyAnswers
+from lesion.tasks.early import TOKENS, EarlyAnswers, said
 from lesion.tasks.prompts import resolve
 from lesion.tasks.style import Style
 from lesion.tasks.task import Task
@@ -113,7 +113,8 @@ def answer_early(
         tasks = dict(asked)
         evaluation.ask(tasks, dict.fromkeys(tasks, evaluation.items[choice]))
     stored = evaluation.store.answers(model=chosen.name).set_index("key")
-    chains = dict(zip(stored.index, zip(stored["text"], stored["tokens"], strict=True), strict=True))
+    tokens_said = said(stored["tokens"], stored["finish"])
+    chains = dict(zip(stored.index, zip(stored["text"], tokens_said, strict=True), strict=True))
     pending: dict[str, PendingAnswer] = {}
     full: set[str] = set()
     for key, cell in cells.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -32,29 +32,33 @@ class Language:
     """What an unedited model writes, by its pairs of neighbouring words; any number is one word.
 
     Attributes:
-        pairs: those of the questions and of all unedited answers.
+        asked: the pairs of the questions; said: in how many unedited answers a pair stands; answers: these.
         least: a text is language where at least this share of its pairs is among them: half of what unedited answers
             have, in the median, of the pairs of the questions and the other answers.
     """
 
-    pairs: frozenset[tuple[str, str]]
+    asked: frozenset[tuple[str, str]]
+    said: Mapping[tuple[str, str], int]
+    answers: frozenset[str]
     least: float
 
     @classmethod
     def of(cls, questions: Iterable[str], answers: Sequence[str]) -> Language:
         """The language of unedited answers."""
-        asked = {pair for text in questions for pair in _pairs(text)}
+        asked = frozenset(pair for text in questions for pair in _pairs(text))
         own = [_pairs(text) for text in answers]
-        texts = Counter(pair for pairs in own for pair in set(pairs))
-        shares = [sum(pair in asked or texts[pair] > 1 for pair in pairs) / len(pairs) for pairs in own if pairs]
-        return cls(frozenset(asked | set(texts)), median(shares) / 2 if shares else 0.0)
+        said = Counter(pair for pairs in own for pair in set(pairs))
+        shares = [sum(pair in asked or said[pair] > 1 for pair in pairs) / len(pairs) for pairs in own if pairs]
+        return cls(asked, said, frozenset(answers), median(shares) / 2 if shares else 0.0)
 
     def holds(self, text: str) -> bool:
-        """Whether a text is language, or too short to tell."""
+        """Whether a text is language, or too short to tell; an unedited answer by the questions and the others."""
         pairs = _pairs(text)
         if len(pairs) < FEWEST:
             return len("".join(text.split())) < SIGNS
-        return sum(pair in self.pairs for pair in pairs) >= self.least * len(pairs)
+        own = text in self.answers
+        known = sum(pair in self.asked or self.said.get(pair, 0) > own for pair in pairs)
+        return known >= self.least * len(pairs)
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

@@ -24,12 +24,12 @@ from lesion.report.marks import Curves, Map, Mark
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column, subject
 from lesion.report.table import Table
-from lesion.report.values import POINTS, SHARE, WHOLE_SHARE, Estimate, Form, Number, decimals
+from lesion.report.values import POINTS, SHARE, WHOLE_SHARE, Estimate, Number, decimals
 from lesion.statistics.paired import ALPHA, accuracy, holm, median_shift
 from lesion.studies.ablation.cell import SWEPT, Cell, Curve, Under, named, under
 from lesion.studies.ablation.result import Material
 from lesion.studies.ablation.sweep import alike
-from lesion.tasks.early import early_name
+from lesion.tasks.early import early_name, said
 from lesion.tasks.judges.equations import Equation, equations
 from lesion.tasks.judges.failures import FAILURES, Failure, Language, failure
 from lesion.tasks.prompts import common_start
@@ -60,17 +60,16 @@ class Change(NamedTuple):
     by: str
     sign: int
     of: str
-    form: Form
     said: str
 
 
 EQUATION_CHANGES = (
-    Change("more", 1, "wrong", WHOLE_SHARE, "more chains have a wrong equation"),
-    Change("fewer", 1, "calculating", WHOLE_SHARE, "fewer chains have an equation"),
+    Change("more", 1, "wrong", "more chains have a wrong equation"),
+    Change("fewer", 1, "calculating", "fewer chains have an equation"),
 )
 LENGTH_CHANGES = (
-    Change("longer", 1, "tokens", TOKENS, "chains are longer"),
-    Change("longer", -1, "tokens", TOKENS, "chains are shorter"),
+    Change("longer", 1, "tokens", "chains are longer"),
+    Change("longer", -1, "tokens", "chains are shorter"),
 )
 
 
@@ -179,6 +178,11 @@ class Texts:
         """Which answers have a wrong equation, bool [items]."""
         return np.array([any(not equation.correct for equation in found) for found in self.found])
 
+    @property
+    def said(self) -> np.ndarray:
+        """Of every answer the tokens but for the one that ended it, int [items]."""
+        return np.asarray(said(self.frame["tokens"], self.frame["finish"]))
+
     def row(self, unedited: Texts, level: float) -> Chains:
         """What their equations are; with tests against the unedited ones, unless they are these."""
         every = [equation for found in self.found for equation in found]
@@ -231,7 +235,7 @@ class Texts:
 
     def within(self, level: float) -> Iterator[WithinLimit]:
         """The accuracy within every limit up to the longest answer."""
-        right, tokens = self.frame["correct"].to_numpy(bool), self.frame["tokens"].to_numpy()
+        right, tokens = self.frame["correct"].to_numpy(bool), self.said
         for limit in sorted({*LIMITS, *self.early}):
             within, answered = right & (tokens <= limit), self.answered(limit)
             early = adds = unread = None
@@ -250,7 +254,7 @@ class Texts:
         if early is None:
             return None
         verdicts = dict(zip(early["item"], early["correct"], strict=True))
-        late = self.frame["item"][self.frame["tokens"] > limit]
+        late = self.frame["item"][self.said > limit]
         if not set(late) <= verdicts.keys():
             return None
         right = dict(zip(self.frame["item"], self.frame["correct"], strict=True))
@@ -333,8 +337,8 @@ def how_chains_break(every: Sequence[Broken]) -> Iterable[Claim]:
 def how_long_chains_are(every: Sequence[Broken]) -> Iterable[Claim]:
     """Whether edits make chains longer or shorter.
 
-    Says: Without block L chains are longer: A tokens in the median against B unedited (corrected p …). | Without block
-    L chains are shorter: likewise. | Chains are longer without blocks L in n of N models, ….
+    Says: Without block L chains are longer, by N tokens in the median of the pairs (corrected p …; Z % are still
+    language). | Without block L chains are shorter, likewise. | Chains are longer without blocks L in n of N models, ….
     Needs: an exact sign test over the chains of the same items, Holm-corrected over all blocks of a model
     """
     for own, subjects in _together(every):
@@ -377,12 +381,17 @@ def _sentence(own: Sequence[Broken], change: Change) -> str:
     """Of the edit with the largest change, and which others do the same."""
     shown, without = own[0].shown(change), own[0].without
     cell, row = max(shown, key=lambda pair: change.sign * getattr(pair[1], change.by).value)
-    now, before = (change.form.text(getattr(each, change.of)) for each in (row, without))
-    p = f"corrected p {wording.p_value(getattr(row, change.by).p_corrected)}"
-    if change in EQUATION_CHANGES and row.language < HALF:
+    found = getattr(row, change.by)
+    p = f"corrected p {wording.p_value(found.p_corrected)}"
+    if row.language < HALF:
         p += f"; {WHOLE_SHARE.text(row.language)} are still language"
-    middle = " in the median" * (change in LENGTH_CHANGES)
-    text = f"{under(named([cell]), cell.factor)} {change.said}: {now}{middle} against {before} unedited ({p})"
+    if change in LENGTH_CHANGES:
+        size = TOKENS.text(found if change.sign > 0 else found.negative)
+        text = f"{change.said}, by {size} in the median of the pairs"
+    else:
+        now, before = (WHOLE_SHARE.text(getattr(each, change.of)) for each in (row, without))
+        text = f"{change.said}: {now} against {before} unedited"
+    text = f"{under(named([cell]), cell.factor)} {text} ({p})"
     if others := [each for each, _ in shown if each is not cell]:
         text += f"; likewise {under(named(others), cell.factor)}"
     return f"{wording.capital(text)}."
