@@ -7,10 +7,10 @@ import numpy as np
 from lesion.activations.hidden_states import HiddenStates
 
 
-def spooled(layers: Iterable[np.ndarray], texts: Sequence[Sequence[int]], **settings) -> HiddenStates:
-    """The states [tokens, width] of every layer; `settings` as of `HiddenStates`."""
+def spooled(layers: Iterable[np.ndarray], texts: Sequence[Sequence[int]]) -> HiddenStates:
+    """The states [tokens, width] of every layer."""
     arrays = [np.ascontiguousarray(layer, dtype=np.float32) for layer in layers]
-    states = HiddenStates(len(arrays), arrays[0].shape[1], texts, **settings)
+    states = HiddenStates(len(arrays), arrays[0].shape[1], texts)
     for index, array in enumerate(arrays):
         assert array.shape == (states.tokens, states.width)
         states.path(index).write_bytes(array.tobytes())

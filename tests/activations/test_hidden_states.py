@@ -68,14 +68,10 @@ def test_layers_but_the_last_are_those_of_transformers_and_the_last_is_before_th
 
 def test_what_stands_where_is_told():
     some = texts()
-    with hidden_states(model("llama"), some, prompt_tokens=[1, 9, 0, 4, 1, 2]) as states:
-        assert states.ids.tolist() == [token for text in some for token in text]
+    with hidden_states(model("llama"), some) as states:
         assert states.text_of.tolist() == [number for number, text in enumerate(some) for _ in text]
-        assert states.position.tolist() == [place for text in some for place in range(len(text))]
-        assert states.prompt.sum() == 17
-        assert states.prompt[states.text_of == 3].tolist() == [True] * 4 + [False] * 10
-        solution = states.layer(2, ~states.prompt)
-        assert np.array_equal(solution, states.layer(2)[~states.prompt])
+        chosen = states.text_of == 3
+        assert np.array_equal(states.layer(2, chosen), states.layer(2)[chosen])
         assert np.array_equal(states.mapped(1), states.layer(1))
 
 

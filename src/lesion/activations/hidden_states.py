@@ -43,9 +43,7 @@ class HiddenStates:
         name: of the model, for messages.
         layers, tokens, width: blocks + 1, tokens of all texts, width of the residual stream (of all streams together,
             where a network has several).
-        ids: [tokens] the token ids, text after text.
-        text_of, position: [tokens] the text of a token and its place in it, from 0.
-        prompt: [tokens] whether it belongs to the prompt of its text; None where prompts are not known.
+        text_of: [tokens] the text of a token, from 0.
         folder: where the files lie.
     """
 
@@ -55,7 +53,6 @@ class HiddenStates:
         width: int,
         texts: Sequence[Sequence[int]],
         *,
-        prompt_tokens: Sequence[int] | None = None,
         folder: Path | None = None,
         name: str = "the model",
     ) -> None:
@@ -63,13 +60,8 @@ class HiddenStates:
         lengths = np.array([len(text) for text in texts], dtype=np.int64)
         self.name = name
         self.layers, self.width, self.tokens = layers, width, int(lengths.sum())
-        self.ids: Int[np.ndarray, " tokens"] = np.concatenate([np.asarray(text, dtype=np.int64) for text in texts])
         self.text_of: Int[np.ndarray, " tokens"] = np.repeat(np.arange(len(lengths)), lengths)
         self.starts = np.concatenate(([0], np.cumsum(lengths)))
-        self.position: Int[np.ndarray, " tokens"] = np.arange(self.tokens) - self.starts[self.text_of]
-        self.prompt: Bool[np.ndarray, " tokens"] | None = None
-        if prompt_tokens is not None:
-            self.prompt = self.position < np.asarray(list(prompt_tokens), dtype=np.int64)[self.text_of]
         self._directory = _room(folder, layers * self.tokens * width * 4)
         self.folder = Path(self._directory.name)
 
@@ -105,7 +97,6 @@ def hidden_states(
     texts: Sequence[Sequence[int]],
     folder: Path | None = None,
     *,
-    prompt_tokens: Sequence[int] | None = None,
     batch_tokens: int | None = None,
     watcher: Watcher | None = None,
 ) -> HiddenStates:
@@ -117,7 +108,6 @@ def hidden_states(
     Args:
         texts: token ids; each at least one token, at most the context of the model.
         folder: of the files, (blocks + 1) · tokens · width · 4 bytes; None for the system's temporary folder.
-        prompt_tokens: how many of a text's first tokens are its prompt; None where that does not matter.
         batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
     """
     budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
@@ -129,9 +119,7 @@ def hidden_states(
     watcher.begin(model.name, len(texts), 0, "texts")
     width = model.network.config.get_text_config().hidden_size
     stream = _Stream.of(model) if budget.equal else _Stream(width, before=False)
-    states = HiddenStates(
-        len(model.anatomy.blocks) + 1, stream.width, texts, prompt_tokens=prompt_tokens, folder=folder, name=model.name
-    )
+    states = HiddenStates(len(model.anatomy.blocks) + 1, stream.width, texts, folder=folder, name=model.name)
 
     def end(places: list[int]) -> None:
         spool.check()

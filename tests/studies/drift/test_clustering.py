@@ -32,8 +32,8 @@ def planted(keeps, seed=0, spread=0.05):
     return layers, kinds
 
 
-def planted_states(layers, **settings):
-    return spooled(layers, [[1] * 200, [2] * 100], **settings)
+def planted_states(layers):
+    return spooled(layers, [[1] * 200, [2] * 100])
 
 
 def test_the_curve_is_that_of_the_kinds_that_were_planted():
@@ -135,12 +135,12 @@ def test_the_output_of_block_0_may_be_layer_zero():
     assert measured.layers[0].cka == pytest.approx(1.0)
 
 
-def test_only_the_tokens_of_the_part_asked_for_count():
+def test_only_the_tokens_that_are_named_count():
     layers, kinds = planted([1, 0.5])
-    with planted_states(layers, prompt_tokens=[150, 20]) as states:
-        where = states.prompt
-        for part, chosen in (("prompt", where), ("solution", ~where), ("both", where | True)):
-            measured = drift(states, Settings(clusters=KINDS, part=part), labels={"kind": kinds[1]})
+    prompt = np.arange(TOKENS) % 200 < 150
+    with planted_states(layers) as states:
+        for chosen in (prompt, ~prompt, prompt | True):
+            measured = drift(states, Settings(clusters=KINDS), where=chosen, labels={"kind": kinds[1]})
             assert np.shape(measured.assignments) == (2, chosen.sum())
             expected = normalized_mutual_info_score(kinds[0][chosen], kinds[1][chosen])
             assert measured.layers[1].nmi == pytest.approx(expected, abs=1e-9)
@@ -188,8 +188,9 @@ def test_a_seed_gives_the_same_drift_again_and_no_layer_has_the_draws_of_another
 def test_a_model_with_rotary_positions_has_one_point_a_token_id_at_layer_zero():
     texts = [torch.randint(3, 20, (30,), generator=torch.Generator().manual_seed(n)).tolist() for n in range(4)]
     with hidden_states(model("llama"), texts) as states:
-        ids = len(set(states.ids.tolist()))
-        whole = drift(states, Settings(clusters=ids), labels={"token": states.ids})
+        tokens = np.concatenate(texts)
+        ids = len(set(tokens.tolist()))
+        whole = drift(states, Settings(clusters=ids), labels={"token": tokens})
         assert whole.layers[0].labels["token"] == pytest.approx(1.0)
         with pytest.raises(LesionError, match=rf"Layer 0 of .* {ids} distinct points"):
             drift(states, Settings(clusters=ids + 1))

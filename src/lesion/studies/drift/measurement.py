@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +31,8 @@ from lesion.report.values import Number, Value
 from lesion.statistics.information import Alignment, cosine, normalised_mutual_information, shuffled
 from lesion.statistics.kmeans import Clustering, kmeans
 from lesion.studies.drift.result import CLASS, TOKEN, Run
-from lesion.studies.drift.study import USUAL, DriftStudy
-from lesion.studies.drift.token_drift import Occurrences, primer_lexicon, token_classes
+from lesion.studies.drift.study import USUAL, DriftStudy, Information, LayerZero, Normalise
+from lesion.studies.drift.token_drift import Occurrences, contingency, primer_lexicon, token_classes
 from lesion.tasks.catalogue import canonical, draw
 from lesion.tasks.continuations import encode_answer, encode_choices, encode_gold, encode_solved
 from lesion.tasks.prompts import encode, resolve
@@ -52,15 +52,13 @@ class Settings(Value):
     labels are shuffled `null` times.
     """
 
-    clusters: int = Field(default=50, ge=2)
-    layer_zero: Literal["embedding", "block"] = "embedding"
-    normalise: Literal["none", "unit", "standardise"] = "none"
-    normalisation: Literal["arithmetic", "geometric", "min", "max"] = "arithmetic"
+    clusters: int = Field(ge=2)
+    layer_zero: LayerZero = "embedding"
+    normalise: Normalise = "none"
+    normalisation: Information = "arithmetic"
     starts: int = Field(default=10, ge=1)
-    iterations: int = Field(default=300, ge=1)
     seed: int = 0
     null: int = Field(default=100, ge=1)
-    part: Literal["prompt", "solution", "both"] = "both"
 
 
 class MeasuredLayer(Value):
@@ -98,20 +96,14 @@ class Measured(Value):
 
     def at(self, layer: int) -> Int[np.ndarray, " tokens"]:
         """[tokens] the clusters at a layer, by its own number, which is not always its place."""
-        place = [measured.layer for measured in self.layers].index(layer)
-        return np.asarray(self.assignments[place], dtype=np.int64)
+        return np.asarray(self.assignments[layer - self.layers[0].layer], dtype=np.int64)
 
     def by_token(self, tokens: Int[np.ndarray, " tokens"], normalisation: str) -> list[float]:
         """At every layer, NMI of the reference clusters with those of the layer, every occurrence of a token in the
         cluster that most occurrences of it are in (the lowest number of several)."""
-        kinds = np.unique(tokens, return_inverse=True)[1]
-        reference = np.asarray(self.assignments[0], dtype=np.int64)
-        usual = []
-        for assignment in self.assignments:
-            counts = np.zeros((kinds.max() + 1, self.clusters), dtype=np.int64)
-            np.add.at(counts, (kinds, np.asarray(assignment, dtype=np.int64)), 1)
-            usual.append(counts.argmax(axis=1)[kinds])
-        return [normalised_mutual_information(reference, each, normalisation) for each in usual]
+        kinds, assignments = np.unique(tokens, return_inverse=True)[1], np.asarray(self.assignments, dtype=np.int64)
+        usual = (contingency(kinds, each).argmax(axis=1)[kinds] for each in assignments)
+        return [normalised_mutual_information(assignments[0], each, normalisation) for each in usual]
 
     def along(self, measure: str) -> list[float]:
         """A measure at every layer, NaN where it is unknown."""
@@ -123,6 +115,7 @@ def drift(
     states: HiddenStates,
     settings: Settings,
     *,
+    where: Bool[np.ndarray, " tokens"] | None = None,
     labels: Mapping[str, Shaped[np.ndarray, " tokens"]] | None = None,
     watcher: Watcher | None = None,
     device: torch.device | str = "cpu",
@@ -130,12 +123,10 @@ def drift(
     """Cluster every layer, on a device, and compare the clusters with those of layer zero.
 
     Memory holds one layer's tokens at a time; layer zero is read again from its file, in pieces, for cosine and CKA.
-    `labels` has by name a label for every token of `states`. Fewer distinct vectors than clusters are refused.
+    `where`: the tokens that count; None: all. `labels` has by name a label for every token of `states`. Fewer distinct
+    vectors than clusters are refused.
     """
-    where = np.ones(states.tokens, dtype=bool)
-    if settings.part != "both":
-        assert states.prompt is not None
-        where = states.prompt if settings.part == "prompt" else ~states.prompt
+    where = np.ones(states.tokens, dtype=bool) if where is None else where
     labellings = {name: values[where] for name, values in (labels or {}).items()}
     first = int(settings.layer_zero == "block")
     zero = states.mapped(first) if bool(where.all()) else states.layer(first, where)
@@ -209,7 +200,6 @@ def _clustered(
             settings.clusters,
             starts=settings.starts,
             seed=int(_rng(settings, layer, stream).integers(2**62)),
-            iterations=settings.iterations,
             overwrite=True,
         )
 
@@ -361,8 +351,6 @@ def _read(
 
 STATES = "states"
 """Where hidden states lie in the folder of a study while they are clustered."""
-SHUFFLES = 100
-"""Shuffles behind the null of a layer in every run."""
 
 
 @contextmanager
@@ -478,11 +466,9 @@ def measure(
                 normalisation=study.nmi,
                 starts=study.starts,
                 seed=seed_of(study, f"clusters {run.run}"),
-                null=SHUFFLES,
-                part=study.part,
             )
-            parts = {"model": model.fingerprint, "texts": run.ids, "prompts": run.prompts, "settings": own.model_dump()}
-            keys[run.run, clusters] = stored_cells.key_of({**parts, "labels": list(label)}, list(label.values()))
+            parts = {"model": model.fingerprint, "texts": run.ids, "settings": own.model_dump(), "labels": list(label)}
+            keys[run.run, clusters] = stored_cells.key_of(parts, [in_part(study, run), *label.values()])
     cells = stored_cells.read_all(folder, keys, Measured, watcher.note, chosen.name)
     missing = keys.keys() - cells.keys()
     if missing:
@@ -492,9 +478,10 @@ def measure(
         wanted = [clusters for clusters in study.clusters or () if (run.run, clusters) in missing]
         if not wanted:
             continue
-        with hidden_states(model, run.ids, folder=folder / STATES, prompt_tokens=run.prompts) as states:
+        where = in_part(study, run)
+        with hidden_states(model, run.ids, folder=folder / STATES) as states:
             for clusters in wanted:
-                place = run.run, clusters
-                cells[place] = drift(states, settings[place], labels=label, watcher=watcher, device=model.device)
-                stored_cells.write(folder, keys[place], cells[place])
+                at = run.run, clusters
+                cells[at] = drift(states, settings[at], where=where, labels=label, watcher=watcher, device=model.device)
+                stored_cells.write(folder, keys[at], cells[at])
     return {clusters: [cells[run.run, clusters] for run in texts] for clusters in study.clusters or ()}, len(missing)
