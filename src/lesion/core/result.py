@@ -48,6 +48,9 @@ class StudyResult(Generic[S]):
         FIRST: columns of `table` that stand before all others, whatever they hold.
         TESTED: how its claims are tested, and what p are corrected over; `{level}` is that of its intervals.
         TEXTLESS: whether its summary and tables hold no text that a model read or wrote, but for its stored answers.
+        COUNTED: what is said of the work of a run: what was done, and with what.
+        CHAPTER: what it adds to a page over several studies (`Chapter.of`): its method, its name, by default not its
+            title; empty: nothing.
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: all numbers: what `summary.json` holds.
         evaluated: answers computed in this run, without those stored before.
@@ -60,6 +63,8 @@ class StudyResult(Generic[S]):
     FIRST: ClassVar[tuple[str, ...]] = ()
     TESTED: ClassVar[str] = ""
     TEXTLESS: ClassVar[bool] = False
+    COUNTED: ClassVar[tuple[str, str]] = ("evaluated", "answers")
+    CHAPTER: ClassVar[tuple[str, ...]] = ()
 
     folder: Path
     summary: S
@@ -368,7 +373,9 @@ class StudyResult(Generic[S]):
 
     def chapter(self) -> Chapter | None:
         """What the study adds to a page over several studies; None: nothing."""
-        return None
+        from lesion.report.parts import Chapter
+
+        return Chapter.of(self.shown_parts, *self.CHAPTER) if self.CHAPTER else None
 
     @property
     def notes(self) -> Sequence[str]:
@@ -377,7 +384,8 @@ class StudyResult(Generic[S]):
 
     def done(self) -> list[str]:
         """Lines on what this run did and left; none for a result that was read from its folder."""
-        return [progress_line("evaluated", self.evaluated, self.planned, " answers")] if self.planned else []
+        done, what = self.COUNTED
+        return [progress_line(done, self.evaluated, self.planned, f" {what}")] if self.planned else []
 
 
 def write_report(folder: Path, summary: Summary, page: Page) -> Path:

@@ -23,7 +23,7 @@ from lesion.report.blocks import Check, Example, Page, examples
 from lesion.report.browser import Offered
 from lesion.report.marks import Map, Mark, Profile
 from lesion.report.names import Names
-from lesion.report.parts import Chapter, Part
+from lesion.report.parts import Part
 from lesion.report.rows import Rows
 from lesion.report.table import Table
 from lesion.report.values import POINTS, WHOLE_SHARE
@@ -93,6 +93,7 @@ class AblationResult(StudyResult[AblationSummary]):
     SUMMARY = AblationSummary
     TEXTLESS = True
     EYEBROW = "layer ablation"
+    CHAPTER = (METHOD, "Layers", QUESTION)
     READING = (
         rule(chosen=True),
         "A block that is critical for every task may only keep the model speaking at all. Look for blocks that are"
@@ -190,10 +191,6 @@ class AblationResult(StudyResult[AblationSummary]):
         carried = browser.data(offered(self.material), answers, items, browser.BUDGET)
         shown = browser.in_short(carried, self.names)
         return replace(super().page(), carried=shown, examples=tuple(_examples(self.material, self.names)))
-
-    @override
-    def chapter(self) -> Chapter:
-        return Chapter.of(self.shown_parts, METHOD, "Layers", QUESTION)
 
 
 def cells(material: Material) -> Rows:

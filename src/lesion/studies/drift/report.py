@@ -18,7 +18,7 @@ from lesion.report.blocks import Check, Folded, Series
 from lesion.report.checks import untried
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Curves
-from lesion.report.parts import Chapter, Part
+from lesion.report.parts import Part
 from lesion.report.rows import Record, Rows, parts_of
 from lesion.report.table import Table
 from lesion.report.values import WHOLE_SHARE, Mean, decimals
@@ -303,6 +303,7 @@ class DriftResult(StudyResult[DriftSummary]):
 
     SUMMARY = DriftSummary
     EYEBROW = "representation drift"
+    CHAPTER = (METHOD, "Drift")
     READING = READING
     TESTED = (
         "A step or bend is called where a test over runs rejects a straight line, and its own p, which includes the"
@@ -314,10 +315,6 @@ class DriftResult(StudyResult[DriftSummary]):
     @override
     def done(self) -> list[str]:
         return [progress_line("clustered", self.measured, self.planned, " runs")] if self.planned else []
-
-    @override
-    def chapter(self) -> Chapter:
-        return Chapter.of(self.shown_parts, METHOD, "Drift")
 
     @property
     @override

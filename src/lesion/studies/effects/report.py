@@ -9,7 +9,7 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from lesion.core.options import asking
-from lesion.core.result import StudyResult, progress_line
+from lesion.core.result import StudyResult
 from lesion.core.values import ModelAndTask
 from lesion.report import wording
 from lesion.report.blocks import Check, Folded
@@ -224,15 +224,12 @@ class EffectsResult(StudyResult[EffectsSummary]):
     TEXTLESS = True
     FIRST = ("model", "task", "unit", "layer", "direct", "total")
     EYEBROW = "effects of blocks"
+    COUNTED = ("measured", "items")
     READING = READING
     TESTED = (
         "Repair is tested by a t-test over items, with p corrected by Holm's method over the places of a unit."
         " Brackets: {level} bootstrap intervals over items."
     )
-
-    @override
-    def done(self) -> list[str]:
-        return [progress_line("measured", self.evaluated, self.planned, " items")] if self.planned else []
 
     @property
     @override

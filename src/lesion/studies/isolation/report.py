@@ -21,7 +21,7 @@ from lesion.report import browser, checks, wording
 from lesion.report.blocks import Block, Check, Example, Folded, Page, entries, examples
 from lesion.report.checks import flags, untried
 from lesion.report.marks import Bars, Curves, Map, Mark, Points
-from lesion.report.parts import Chapter, Part, excerpt
+from lesion.report.parts import Part, excerpt
 from lesion.report.rows import Row, Rows
 from lesion.report.table import Table
 from lesion.report.values import POINTS, WHOLE_POINTS
@@ -87,6 +87,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
     SUMMARY = IsolationSummary
     TEXTLESS = True
     EYEBROW = "isolation of a skill"
+    CHAPTER = (METHOD, "Weights")
     READING = READING
     TESTED = (
         "Changes are tested by exact paired tests, with p corrected by Holm's method over all edits tried. Brackets"
@@ -192,10 +193,6 @@ class IsolationResult(StudyResult[IsolationSummary]):
         carried = browser.data(list(_offered(evaluation, answers, self.lines)), answers, items)
         carried = browser.in_short(carried, self.names)
         return replace(page, carried=carried, examples=tuple(_broken(answers, self.lines)))
-
-    @override
-    def chapter(self) -> Chapter:
-        return Chapter.of(self.shown_parts, METHOD, "Weights")
 
 
 class EvaluationResult(IsolationResult):

@@ -16,7 +16,7 @@ from lesion.report import wording
 from lesion.report.blocks import Folded
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Map, Mark, Profile
-from lesion.report.parts import Chapter, Part, terminal
+from lesion.report.parts import Part, terminal
 from lesion.report.rows import Rows, subject
 from lesion.report.wording import rho
 from lesion.studies.overlay import result
@@ -138,6 +138,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
 
     SUMMARY = OverlaySummary
     EYEBROW = "overlay of studies"
+    CHAPTER = (METHOD, "Overlay")
     READING = READING
     TESTED = (
         "Agreement is Spearman's ρ over blocks, tested by permutation, with p corrected by Holm's method over all pairs"
@@ -200,10 +201,6 @@ class OverlayResult(StudyResult[OverlaySummary]):
     def facts(self) -> tuple[tuple[str, str], ...]:
         fixed = (("pairs fixed beforehand", "\n".join(map(visible, self.summary.pairs))),) if self.summary.pairs else ()
         return ("folders", "\n".join(map(visible, self.summary.folders))), *fixed
-
-    @override
-    def chapter(self) -> Chapter:
-        return Chapter.of(self.shown_parts, METHOD, "Overlay")
 
 
 def _stack(*models: str) -> Mark:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from lesion.core.options import asking
-from lesion.core.result import StudyResult, progress_line
+from lesion.core.result import StudyResult
 from lesion.core.values import ModelAndTask
 from lesion.plain import visible
 from lesion.report import wording
@@ -153,6 +153,7 @@ class PatchingResult(StudyResult[PatchingSummary]):
     SUMMARY = PatchingSummary
     FIRST = ("direction", "place", "layer", "position", "effect", "p_corrected")
     EYEBROW = "activation patching"
+    COUNTED = ("evaluated", "patched runs")
     READING = READING
     TESTED = (
         "Effects are tested by Student's test over pairs, with p corrected by Holm's method over all cells of a model"
@@ -206,10 +207,6 @@ class PatchingResult(StudyResult[PatchingSummary]):
             models, tasks = ([choice.name for choice in choices] for choices in (study.models, study.tasks))
             checks.append(untried("Heads one by one", "patch", models, tasks, "--unit head --out heads", asking(study)))
         return checks
-
-    @override
-    def done(self) -> list[str]:
-        return [progress_line("evaluated", self.evaluated, self.planned, " patched runs")] if self.planned else []
 
 
 def _maps(direction: Direction) -> tuple[Mark, ...]:

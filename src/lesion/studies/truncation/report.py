@@ -15,7 +15,7 @@ from lesion.report.blocks import Block, Check, Folded, entries
 from lesion.report.checks import FEW, GAIN
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Bars, Curves, Map, Mark
-from lesion.report.parts import Chapter, Part
+from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
 from lesion.report.values import CHANGE, NATS, SHARE, WHOLE_POINTS, Estimate, decimals
@@ -248,6 +248,7 @@ class TruncationResult(SearchedResult[TruncationSummary]):
 
     SUMMARY = TruncationSummary
     EYEBROW = "truncation of weights"
+    CHAPTER = (METHOD, "Truncation")
     READING = READING
     TESTED = (
         "The cut was chosen on validation items and tested on others by McNemar's exact test; p are not corrected for"
@@ -280,10 +281,6 @@ class TruncationResult(SearchedResult[TruncationSummary]):
     def facts(self) -> list[tuple[str, str]]:
         study = self.summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
         return list(entries({**study, **self.summary.model.model_dump(exclude={"name"})}))
-
-    @override
-    def chapter(self) -> Chapter:
-        return Chapter.of(self.shown_parts, METHOD, "Truncation")
 
 
 def _parts(summary: TruncationSummary) -> Iterator[Part]:
