@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -18,7 +17,7 @@ from lesion.activations.batching import budget_of, run_in_batches
 from lesion.activations.calibration import Calibration
 from lesion.activations.token_sums import Batch, by_row
 from lesion.arguments import validated
-from lesion.edits.gates import addresses_by_module, same_weights
+from lesion.edits.gates import lone_modules, same_weights
 from lesion.edits.place import address
 from lesion.edits.reference import Reference
 from lesion.edits.replace import ReplacedUnit, place_of
@@ -217,14 +216,7 @@ class _Collector:
         for text in sampled:
             self.slot[self.starts[text] : self.starts[text + 1]] = torch.arange(kept, kept + lengths[text])
             kept += lengths[text]
-        addresses = addresses_by_module(model)
-        # A module that is several places cannot be replaced in one, nor what several modules add together.
-        count = Counter(name for names in addresses.values() for name in names)
-        self.modules = {
-            names[0]: module
-            for module, names in addresses.items()
-            if len(names) == 1 == count[names[0]] and place_of(names[0])[1] in units
-        }
+        self.modules = {name: module for name, module in lone_modules(model).items() if place_of(name)[1] in units}
         self.heads = _heads(model) if "head" in units else {}
         self.sizes = dict.fromkeys(self.modules, width)
         self.sizes |= {address: heads.count * heads.size for address, heads in self.heads.items()}

@@ -86,7 +86,7 @@ class Norm:
             normed = self.module(streams.float()[None])[0].double() - self.offset
         linear = self.linear(streams.double())
         scale = (normed * linear).sum(-1) / (linear * linear).sum(-1)
-        if not _close(linear * scale[:, None], normed, EXACT):
+        if not close(linear * scale[:, None], normed, EXACT):
             raise LesionError(
                 f"The final norm of {model} ({type(self.module).__name__}) is neither an RMSNorm nor a LayerNorm, so"
                 " what a block writes towards a token cannot be told; use `lesion ablate` for this model."
@@ -212,20 +212,26 @@ def _same(one: object, other: object) -> bool:
     return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other.to(one.device))
 
 
-def _close(one: Tensor, other: Tensor, tolerance: float) -> bool:
+def tolerance(model: Model) -> float:
+    """How far computation and formula may be apart for a model."""
+    return EXACT if model.dtype == torch.float32 else ROUNDED
+
+
+def close(one: Tensor, other: Tensor, tolerance: float) -> bool:
+    """Whether two tensors are no further apart than that share of the second's largest value."""
     return bool((one - other).abs().max() <= tolerance * other.abs().max())
 
 
 def _behind(model: Model, raw: Tensor, logits: Tensor) -> tuple[float, float | None]:
     """The factor and the softcap that turn what the head gives into logits."""
     before, after = raw.double(), logits.double()
-    tolerance = EXACT if model.dtype == torch.float32 else ROUNDED
+    apart = tolerance(model)
     cap = getattr(model.network.config.get_text_config(decoder=True), "final_logit_softcapping", None)
-    if cap is not None and _close(cap * torch.tanh(before / cap), after, tolerance):
+    if cap is not None and close(cap * torch.tanh(before / cap), after, apart):
         return 1.0, float(cap)
     factor = float((before * after).sum() / (before * before).sum())
-    factor = 1.0 if abs(factor - 1) <= tolerance else factor
-    if cap is None and _close(before * factor, after, tolerance):
+    factor = 1.0 if abs(factor - 1) <= apart else factor
+    if cap is None and close(before * factor, after, apart):
         return factor, None
     raise LesionError(
         f"{model.name} changes the logits behind its head in a way that is neither a factor nor a softcap, so no"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -474,6 +474,16 @@ def addresses_by_module(model: Model) -> Mapping[nn.Module, list[str]]:
             for tail in branch.tails:
                 addresses[tail].append(f"{block.index}.{branch.name}")
     return addresses
+
+
+def lone_modules(model: Model) -> dict[str, nn.Module]:
+    """By the address of a block or branch, the module that makes it alone, and nothing else.
+
+    Left out are modules that are several places, and what several modules add together.
+    """
+    addresses = addresses_by_module(model)
+    makers = Counter(name for names in addresses.values() for name in names)
+    return {names[0]: module for module, names in addresses.items() if len(names) == 1 == makers[names[0]]}
 
 
 def same_weights(model: Model) -> Mapping[str, list[str]]:

@@ -7,7 +7,7 @@ rows of few passes, each row from the block on that its edit changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lesion.activations.readout import EXACT, ROUNDED, Norm, Readout, first
+from lesion.activations.readout import Norm, Readout, close, first, tolerance
 from lesion.edits.edit import BASELINE, Scale
 from lesion.edits.gates import Gates, gated
 from lesion.edits.table import tabulate
@@ -36,28 +36,30 @@ class CleanPass:
     Attributes:
         streams: what enters block 0, and what every block gives, float32.
         branches: by address (`3.mlp`), what the attention or the MLP of a block adds, float32.
-        heads: by block, what its query heads give to the output matrix, side by side, what that makes of them, what the
-            module that adds it gives, and by what the block multiplies that.
+        heads: by block, what each of its query heads adds, by its number (`_head_contributions`).
         raw: what the head gives at the last positions.
     """
 
     streams: list[Float[Tensor, "tokens width"]]
     branches: dict[str, Float[Tensor, "tokens width"]]
-    heads: dict[int, tuple[Float[Tensor, "tokens heads_size"], Tensor, Tensor, float]]
+    heads: dict[int, Callable[[int], Float[Tensor, "tokens width"]]]
     raw: Float[Tensor, "kept vocabulary"]
 
     def contribution(self, edit: Scale) -> Float[Tensor, "tokens width"]:
-        """What a block or branch adds to the stream."""
+        """What a block, branch or head adds to the stream."""
+        if isinstance(edit, ScaleHead):
+            return self.heads[edit.layer](edit.head)
         if edit.unit != "block":
             return self.branches[edit.address]
         return self.streams[edit.layer + 1].double() - self.streams[edit.layer].double()
 
 
-def clean_pass(
-    readout: Readout, read: Sequence[int], kept: int, *, branches: bool, heads: Iterable[int] = ()
-) -> CleanPass:
-    """Run a text through a model."""
+def clean_pass(readout: Readout, text: Text, edits: Sequence[Scale]) -> CleanPass:
+    """Run a text through a model; refused where what edits change cannot be told apart."""
     model, blocks = readout.model, readout.model.anatomy.blocks
+    read, kept = text.read, len(text.gold)
+    headed = dict.fromkeys(edit.layer for edit in edits if isinstance(edit, ScaleHead))
+    branched = any(edit.unit != "block" for edit in edits)
     seen: dict[tuple[object, ...], Tensor] = {}
 
     def keep(key: tuple[object, ...], stream: object, what: str) -> None:
@@ -85,12 +87,12 @@ def clean_pass(
             before(block.module, "hidden_states", ("enters", block.index), f"enters block {block.index}")
             after(block.module, ("leaves", block.index), f"leaves block {block.index}")
         tails = [
-            (f"{block.index}.{branch.name}", branch.tails) for block in blocks for branch in block.branches if branches
+            (f"{block.index}.{branch.name}", branch.tails) for block in blocks for branch in block.branches if branched
         ]
         for address, modules in tails:
             for number, tail in enumerate(modules):
                 after(tail, (address, number), f"{address} adds")
-        for index in heads:
+        for index in headed:
             matrix, what = model.anatomy.heads(index).matrix.module, f"of heads of block {index}"
             before(matrix, "input", ("heads", index), f"the output matrix is given {what}")
             after(matrix, ("mixed", index), f"it makes {what}")
@@ -105,11 +107,12 @@ def clean_pass(
         if modules
     }
     streams = [seen["enters", 0], *(seen["leaves", block.index] for block in blocks)]
-    own = {}
-    for index in heads:
+    heads = {}
+    for index in headed:
         key = f"{index}.attention", _holding(model, index)
-        own[index] = seen["heads", index], seen["mixed", index], seen[key], factors[key]
-    return CleanPass(streams, added, own, ended[1][0, -kept:])
+        behind = _behind(model, index, seen["mixed", index], seen[key])
+        heads[index] = _head_contributions(model, index, seen["heads", index], behind, factors[key])
+    return CleanPass(streams, added, heads, ended[1][0, -kept:])
 
 
 def _holding(model: Model, layer: int) -> int:
@@ -138,16 +141,12 @@ def final(model: Model, norm: nn.Module) -> Iterator[list[Tensor]]:
         yield ended
 
 
-def _tolerance(model: Model) -> float:
-    return EXACT if model.dtype == torch.float32 else ROUNDED
-
-
 def _factors(model: Model, seen: Mapping[Any, Tensor]) -> dict[Any, float]:
     """By what each block multiplies what the tails of its branches give before it adds that, by their keys."""
 
     def apart(one: Tensor, other: Tensor) -> bool:
         largest = max(float(one.abs().max()), float(other.abs().max()))
-        return bool((one - other).abs().max() > _tolerance(model) * largest)
+        return bool((one - other).abs().max() > tolerance(model) * largest)
 
     factors: dict[Any, float] = {}
     for block in model.anatomy.blocks:
@@ -173,17 +172,21 @@ def _factors(model: Model, seen: Mapping[Any, Tensor]) -> dict[Any, float]:
     return factors
 
 
-def head_contributions(model: Model, passed: CleanPass, layer: int) -> Callable[[int], Float[Tensor, "tokens width"]]:
+def _head_contributions(
+    model: Model,
+    layer: int,
+    given: Float[Tensor, "tokens heads_size"],
+    behind: Callable[[Tensor], Tensor],
+    factor: float,
+) -> Callable[[int], Float[Tensor, "tokens width"]]:
     """What each query head of one block adds to the stream in one pass, by its number, float64.
 
     Attention adds f(W_O [head_0; head_1; …] + b), where f is nothing, or a norm whose scale is frozen as it is in the
     pass (Gemma 2, OLMo 2), and maybe a number of the architecture (Granite, Falcon-H1). So the heads and the part of
-    the bias add up to what the attention adds.
+    the bias add up to what the attention adds. `given` is [head_0; head_1; …], `behind` is f, `factor` that number.
     """
     heads = model.anatomy.heads(layer)
-    given, mixed, gave, factor = passed.heads[layer]
     matrix = heads.matrix.storage.view(heads.matrix.tensor)
-    behind = _behind(model, layer, mixed, gave)
 
     def of(head: int) -> Float[Tensor, "tokens width"]:
         columns = slice(head * heads.size, (head + 1) * heads.size)
@@ -194,7 +197,7 @@ def head_contributions(model: Model, passed: CleanPass, layer: int) -> Callable[
 
 def _behind(model: Model, layer: int, mixed: Tensor, gave: Tensor) -> Callable[[Tensor], Tensor]:
     """What stands behind the output matrix: nothing, or a norm with its scale frozen."""
-    if bool((mixed - gave).abs().max() <= _tolerance(model) * gave.abs().max()):
+    if close(mixed, gave, tolerance(model)):
         return lambda stream: stream
     attention = model.anatomy.block(layer).attention
     assert attention is not None
@@ -290,20 +293,10 @@ class Measured(Value):
     classes: dict[str, ClassSums]
 
 
-def contributions(
-    readout: Readout, text: Text, edits: Sequence[Scale]
-) -> tuple[CleanPass, dict[int, Callable[[int], Float[Tensor, "tokens width"]]]]:
-    """A pass over a text, and by block what each head adds; refused where what edits change cannot be told apart."""
-    headed = list(dict.fromkeys(edit.layer for edit in edits if isinstance(edit, ScaleHead)))
-    branches = any(edit.unit != "block" for edit in edits)
-    passed = clean_pass(readout, text.read, len(text.gold), branches=branches, heads=headed)
-    return passed, {layer: head_contributions(readout.model, passed, layer) for layer in headed}
-
-
 def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | None = None) -> Measured:
     """All numbers of one item."""
     model, kept = readout.model, len(text.gold)
-    passed, heads = contributions(readout, text, edits)
+    passed = clean_pass(readout, text, edits)
     last = passed.streams[-1][-kept:]
     frozen = readout.norm.frozen(last, model.name)
     gold = torch.tensor(text.gold, device=last.device)
@@ -312,9 +305,6 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
 
     def direct(contribution: Float[Tensor, "tokens width"]) -> float:
         return float((frozen(contribution[-kept:]) * directions).sum(-1).mean())
-
-    def contribution(edit: Scale) -> Float[Tensor, "tokens width"]:
-        return heads[edit.layer](edit.head) if isinstance(edit, ScaleHead) else passed.contribution(edit)
 
     layers = [*(readout.raw(stream[-kept:]) for stream in passed.streams[:-1]), passed.raw]
     scores = [_score(readout, raw, text) for raw in layers]
@@ -329,7 +319,7 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
         logit=_mean(clean.logit),
         embedding=direct(passed.streams[0]),
         offset=float(((frozen.norm.offset * directions).sum(-1) + head_bias).mean()),
-        direct={edit.address: direct(contribution(edit)) for edit in edits},
+        direct={edit.address: direct(passed.contribution(edit)) for edit in edits},
         total={place: _mean(clean.logit) - _mean(score.logit) for place, (score, _) in without.items()},
         frozen={place: gone for place, (_, gone) in without.items()},
         loss={place: _mean(clean.log_probability - score.log_probability) for place, (score, _) in without.items()},

@@ -17,7 +17,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.report.wording import numbered
 from lesion.studies.ablation.sweep import sweep
-from lesion.studies.effects.measurement import Measured, Text, contributions, measure
+from lesion.studies.effects.measurement import Measured, Text, clean_pass, measure
 from lesion.studies.effects.report import EffectsResult
 from lesion.studies.effects.result import EffectsSummary, Reference, TaskEffects
 from lesion.studies.effects.study import EffectsStudy
@@ -101,7 +101,7 @@ def _model(
     missing = [place for place in keys if place not in kept]
     if missing:
         reads = readout(model, texts[missing[0]].read)
-        contributions(reads, texts[missing[0]], edits)  # what no item of the model can show is refused before the first
+        clean_pass(reads, texts[missing[0]], edits)  # what no item of the model can show is refused before the first
         watcher.begin(chosen.name, len(keys), len(kept), "items measured")
         rows = None if isinstance(study.batch_size, str) else study.batch_size
         for place in missing:

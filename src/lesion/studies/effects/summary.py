@@ -18,7 +18,6 @@ from lesion.core.rates import complete, verdicts
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Scale
 from lesion.edits.place import Unit
-from lesion.edits.units import ScaleHead
 from lesion.errors import UsageError
 from lesion.report.values import Estimate
 from lesion.statistics.agreement import DRAWS, permutation_p, profile, rank_correlation
@@ -142,11 +141,14 @@ def _table(
             if len(classes) > 1:
                 winners = _most(lost, [each.name for each in classes], study.seed)
         for at, edit in enumerate(own_edits):
-            head = {"head": edit.head} if isinstance(edit, ScaleHead) else {}
             effects = [
                 each.effect(at, drop[:, n, at].tolist(), loss[:, n, at].tolist()) for n, each in enumerate(classes)
             ]
-            places.append(PlaceClasses(unit=unit, layer=edit.layer, effects=effects, **head, **winners[at]))
+            places.append(
+                PlaceClasses(
+                    unit=unit, layer=edit.layer, head=getattr(edit, "head", None), effects=effects, **winners[at]
+                )
+            )
     baselines = [known.get(name, ClassBaseline(name=name, items=0, tokens=0)) for name in names]
     return ClassTable(group=group, items=len(sums), classes=baselines, places=places)
 
@@ -289,8 +291,7 @@ def _effects(
         own |= {name: estimates[place] for name, estimates in tested.items()}
         if influence is not None:
             own["influence"] = sample.mean(influence[:, edit.layer])
-        head = {"head": edit.head} if isinstance(edit, ScaleHead) else {}
-        effects.append(Effect(unit=edit.unit, layer=edit.layer, **head, **own))
+        effects.append(Effect(unit=edit.unit, layer=edit.layer, head=getattr(edit, "head", None), **own))
     return effects
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -20,7 +20,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lesion.arguments import validated
-from lesion.edits.gates import addresses_by_module
+from lesion.edits.gates import lone_modules
+from lesion.edits.place import address
+from lesion.edits.replace import place_of
 from lesion.engines.checking import check_texts
 from lesion.engines.transformers.branching import with_branches
 from lesion.engines.transformers.engine import way_of
@@ -113,9 +115,7 @@ class Place(NamedTuple):
     head: int | None = None
 
     def __str__(self) -> str:
-        if self.kind == "head":
-            return f"{self.layer}.attention.head.{self.head}"
-        return str(self.layer) if self.kind == "block" else f"{self.layer}.{self.kind}"
+        return address(self.layer, self.kind, self.head)
 
     @property
     def site(self) -> Place:
@@ -151,14 +151,10 @@ def sites_of(model: Model) -> dict[Place, nn.Module]:
     """The module whose output is each site, or whose input it is of heads; without unknown and shared ones, and without
     branches that several modules make together.
     """
-    alone = {module for module, names in addresses_by_module(model).items() if len(names) == 1}
     sites: dict[Place, nn.Module] = {}
-    for block in model.anatomy.blocks:
-        sites[Place("block", block.index)] = block.module
-        for kind, branch in (("attention", block.attention), ("mlp", block.mlp)):
-            if branch is not None and not branch.beside:
-                sites[Place(kind, block.index)] = branch.tail  # type: ignore[arg-type]
-    sites = {place: module for place, module in sites.items() if module in alone}
+    for name, module in lone_modules(model).items():
+        layer, unit, _ = place_of(name)
+        sites[Place(unit, layer)] = module
     matrices = {
         block.index: heads.matrix.module
         for block in model.anatomy.blocks
@@ -307,9 +303,8 @@ def _pass(
             position_ids=torch.arange(start, length, device=model.device)[None],
             past_key_values=cache,
             use_cache=True,
-            logits_to_keep=torch.tensor(
-                [length - start - 1]
-            ),  # given a number, Gemma's last blocks run on so many tokens
+            # Given a number, Gemma's last blocks run on so many tokens.
+            logits_to_keep=torch.tensor([length - start - 1]),
         )
     if missed := by_site.keys() - done:
         raise LesionError(f"A pass of {model.name} did not run through {min(map(str, missed))}; it cannot be patched.")
@@ -323,42 +318,24 @@ def _hooks(
 ) -> Iterator[None]:
     """While inside, `use` sees every site as [rows, length, width] and may give another in its stead."""
 
-    def replaced(site: Place, stream: Any) -> Tensor | None:
-        if not isinstance(stream, Tensor):
-            raise LesionError(f"{site} gives back a {type(stream).__name__}, no tensor; it cannot be patched.")
+    def look(site: Place, module: nn.Module, *passed: Any) -> Any:
+        """A hook before a module, which is passed its arguments, or behind it, which is passed its output too."""
+        first, *others = passed[-1] if isinstance(passed[-1], tuple) else (passed[-1],)
+        if not isinstance(first, Tensor):
+            raise LesionError(f"{site} gives back a {type(first).__name__}, no tensor; it cannot be patched.")
         # OPT's MLP gives [rows · length, width].
-        given = use(site, stream.reshape(rows(site.layer), -1, stream.shape[-1]))
-        return None if given is None else given.view(stream.shape)
+        given = use(site, first.reshape(rows(site.layer), -1, first.shape[-1]))
+        if given is None:
+            return None
+        given = given.view(first.shape)
+        return (given, *others) if isinstance(passed[-1], tuple) else given
 
-    def leaves(site: Place) -> Callable[[nn.Module, tuple[Any, ...], Any], Any]:
-        def look(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-            several = isinstance(output, tuple)
-            patched = replaced(site, output[0] if several else output)
-            if patched is None:
-                return output
-            return (patched, *output[1:]) if several else patched
-
-        return look
-
-    def enters(site: Place) -> Callable[[nn.Module, tuple[Any, ...]], Any]:
-        def look(module: nn.Module, args: tuple[Any, ...]) -> Any:
-            patched = replaced(site, args[0])
-            return args if patched is None else (patched, *args[1:])
-
-        return look
-
-    # First of all hooks: transformers collects hidden states in hooks, and means the patched ones.
-    handles = [
-        module.register_forward_pre_hook(enters(site), prepend=True)
-        if site.kind == "head"
-        else module.register_forward_hook(leaves(site), prepend=True)
-        for site, module in sites.items()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for site, module in sites.items():
+            register = module.register_forward_pre_hook if site.kind == "head" else module.register_forward_hook
+            # First of all hooks: transformers collects hidden states in hooks, and means the patched ones.
+            hooks.enter_context(register(partial(look, site), prepend=True))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _readouts(logits: Float[Tensor, "rows vocabulary"], pair: Pair) -> list[Readout]:

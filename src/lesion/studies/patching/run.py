@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 
 from lesion.core import cells
@@ -56,12 +54,6 @@ class Readouts(Value):
     readouts: dict[str, Readout]
 
 
-def _key_of(model: Model, pair: Pair) -> str:
-    """The name under which a pair is kept, 32 hexadecimal digits: SHA-256 of all that decides what it holds."""
-    parts = [1, model.fingerprint, str(model.dtype), pair.clean, pair.corrupted, pair.right, pair.tempting]
-    return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()[:32]
-
-
 class _Work:
     """The study at work: what has been measured so far."""
 
@@ -98,7 +90,9 @@ class _Work:
                 f"No pair of {choice.name} has tokens at --position {', '.join(self.study.position)}; leave it out to"
                 " patch every class of positions."
             )
-        keys = {pair.item: _key_of(model, pair) for pair in pairs}
+        decided = {"model": model.fingerprint, "dtype": str(model.dtype)}
+        asked = ("clean", "corrupted", "right", "tempting")
+        keys = {pair.item: cells.key_of({**decided, **{name: getattr(pair, name) for name in asked}}) for pair in pairs}
         kept = cells.read_all(self.run.folder, keys, Readouts, self.run.watcher.note, chosen.name)
         stored = {item: kept[item].readouts if item in kept else {} for item in keys}
         total = sum(2 + len(patches) for patches in wanted.values())
@@ -111,7 +105,7 @@ class _Work:
         for pair in pairs:
             readouts = stored[pair.item]
             if missing[pair.item] or "clean" not in readouts:
-                readouts = self.run_pair(model, pair, missing[pair.item], readouts)
+                readouts = self.run_pair(model, pair, keys[pair.item], missing[pair.item], readouts)
             patches = {name: readouts[name] for name in wanted[pair.item]}
             measured.append(Measured(pair, readouts["clean"], readouts["corrupted"], patches))
         names = {"model": chosen.name, "task": choice.name}
@@ -120,7 +114,12 @@ class _Work:
         self.summary().write(self.run.folder)
 
     def run_pair(
-        self, model: Model, pair: Pair, missing: Mapping[str, tuple[Direction, Patch]], before: Mapping[str, Readout]
+        self,
+        model: Model,
+        pair: Pair,
+        key: str,
+        missing: Mapping[str, tuple[Direction, Patch]],
+        before: Mapping[str, Readout],
     ) -> dict[str, Readout]:
         """The readouts of a pair with those that were missing, kept."""
         clean, corrupted, values = read(model, pair)
@@ -130,7 +129,7 @@ class _Work:
             names = [name for name, (of, _) in missing.items() if of == direction]
             patches = [missing[name][1] for name in names]
             readouts |= zip(names, patched(model, pair, values, direction, patches, size), strict=True)
-        cells.write(self.run.folder, _key_of(model, pair), Readouts(readouts=readouts))
+        cells.write(self.run.folder, key, Readouts(readouts=readouts))
         count = len(readouts) - len(before)
         self.evaluated += count
         self.run.watcher.answered(count)
