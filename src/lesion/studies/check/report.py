@@ -53,7 +53,7 @@ def readiness(tasks: Sequence[CheckedTask], chat: bool) -> Iterable[Claim]:
     many nats a token of the prompts as the logarithm of the vocabulary
     """
     for task in tasks:
-        near = near_guessing(task.right, task.items, task.guessing) if task.guessing else task.right == 0
+        near = _is_near(task)
         first = f"{task.right} of {task.items} answers are right"
         if task.guessing:
             first += f", and guessing has {WHOLE_SHARE.text(task.guessing)}"
@@ -71,6 +71,10 @@ def readiness(tasks: Sequence[CheckedTask], chat: bool) -> Iterable[Claim]:
         else:
             sentences = advice or [*_doubt(task, near=near)]
         yield Claim((f"{first}.", *sentences), (task,), subject(task, tasks))
+
+
+def _is_near(task: CheckedTask) -> bool:
+    return not task.right or near_guessing(task.right, task.items, task.guessing)
 
 
 def _doubt(task: CheckedTask, *, near: bool) -> Iterable[str]:
@@ -125,9 +129,7 @@ class CheckResult(StudyResult[CheckSummary]):
                 if any(each.other is None or each.other.could < each.could for each in tasks):
                     return [Check("bad", f'{text}; "style": "{style}" in its lines keeps that of other tasks.')]
                 return [Check("bad", f"{text}.", "check", f"--prompt-style {style}")]
-        if any(
-            near_guessing(task.right, task.items, task.guessing) if task.guessing else not task.right for task in tasks
-        ):
+        if any(map(_is_near, tasks)):
             return []
         return [Check("open", "Which blocks these answers depend on: lesion ablate.", "ablate")]
 

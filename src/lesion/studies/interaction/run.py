@@ -42,7 +42,7 @@ def run_interaction(study: InteractionStudy, run: Run) -> InteractionResult:
         singles = [(place,) for place in places]
         plan = planned(study, places, None)
         _note_many(study, run, plan, sum(map(len, items.values())))
-        others = len({*plan.sets}.difference(singles)) + len(places) * plan.ordered_by_importance
+        others = len(plan.sets) + len(places) * plan.ordered_by_importance
         evaluation.later = {choice.name: others * len(evaluation.items_of(choice)) for choice in measured}
         order = important(evaluate(singles), places) if plan.ordered_by_importance else ()
         evaluation.later = {}
@@ -51,12 +51,12 @@ def run_interaction(study: InteractionStudy, run: Run) -> InteractionResult:
         guesses = {choice.name: guessing(task, items[choice]) for choice, task in tasks.items()}
         summary = summarise(study, model.fingerprint, plan, answers, guesses)
     summary.write(run.folder)
-    answered = (1 + len({*singles, *plan.sets})) * sum(map(len, items.values()))
+    answered = (1 + len(singles) + len(plan.sets)) * sum(map(len, items.values()))
     return InteractionResult(run.folder, summary, evaluation.evaluated, answered)
 
 
 def _note_many(study: InteractionStudy, run: Run, plan: PlannedSets, items: int) -> None:
-    edits = 1 + len({*((place,) for place in plan.places), *plan.sets}) + (len(plan.places) if plan.unknown else 0)
+    edits = 1 + len(plan.places) * (1 + plan.ordered_by_importance) + len(plan.sets)
     if edits > MANY:
         designs = ", ".join(study.design)
         run.watcher.note(

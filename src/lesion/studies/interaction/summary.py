@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lesion.core.rates import approximate, rates, verdicts
+from lesion.core.rates import approximate, first_scores, rates, verdicts
 from lesion.edits.edit import BASELINE, Edit, composed
 from lesion.edits.text import parse
 from lesion.report.rows import Endings
@@ -47,11 +47,6 @@ class PlannedSets:
     permutations: tuple[Set, ...] = ()
     every: bool = False
     ordered_by_importance: bool = False
-
-    @property
-    def unknown(self) -> bool:
-        """Whether the order of removal is not known yet."""
-        return self.ordered_by_importance and not self.orders
 
     @property
     def sets(self) -> list[Set]:
@@ -124,11 +119,8 @@ class Answers:
         """[items] whether each is right, or the log-probability of its gold answer in nats, NaN where not finite."""
         key = task, tuple(sorted(places, key=place_key))
         if key not in self._values:
-            frame = self.frame(*key)
-            if self._study.measure == "gold":
-                self._values[key] = np.array([scores[0] for scores in frame["scores"]], dtype=np.float64)
-            else:
-                self._values[key] = verdicts(frame)
+            read = first_scores if self._study.measure == "gold" else verdicts
+            self._values[key] = read(self.frame(*key))
         return self._values[key]
 
     def all_values(self, task: str) -> np.ndarray:
@@ -148,7 +140,7 @@ def summarise(
         InteractionTask(name=name, items=len(ids), guessing=guesses[name], loss=_loss(study, answers, name, guesses))
         for name, ids in answers.items.items()
     )
-    sets: list[Set] = list(dict.fromkeys([(), *((place,) for place in plan.places), *plan.sets]))
+    sets: list[Set] = [(), *((place,) for place in plan.places), *plan.sets]
     return result.InteractionSummary(
         study=study,
         model=study.model.name,
