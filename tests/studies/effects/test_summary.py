@@ -39,7 +39,6 @@ def items() -> list[Measured]:
     return [
         Measured(
             tokens=1 + row % 3,
-            read=9,
             lens=[-5.0, -4.0, -3.0, -2.0, -1.0, -0.1 * row],
             log_rank=[math.log(1 + row)] * 6,
             top=[0.0] * 5 + [row % 2],

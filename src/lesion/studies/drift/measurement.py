@@ -76,7 +76,6 @@ class MeasuredLayer(Value):
     null_high: Number
     cosine: Number
     cka: Number
-    inertia: Number
     labels: dict[str, float]
 
 
@@ -89,7 +88,6 @@ class Measured(Value):
         assignments: [layers][tokens] the cluster of every token that counts, at every layer of `layers`.
     """
 
-    clusters: int
     layers: tuple[MeasuredLayer, ...]
     ceiling: float
     assignments: tuple[tuple[int, ...], ...]
@@ -153,7 +151,6 @@ def drift(
                 null_high=np.quantile(null, HIGH),
                 cosine=alike,
                 cka=cka,
-                inertia=clustering.inertia,
                 labels=dict(zip(labellings, others, strict=True)),
             )
         )
@@ -161,7 +158,6 @@ def drift(
         if watcher is not None:
             watcher.answered(1)
     return Measured(
-        clusters=settings.clusters,
         layers=layers,
         ceiling=normalised_mutual_information(reference.labels, again.labels, settings.normalisation),
         assignments=assignments,

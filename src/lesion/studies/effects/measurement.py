@@ -261,7 +261,7 @@ class Measured(Value):
     before any softcap. Log-probabilities are in nats.
 
     Attributes:
-        tokens: how many gold tokens there are; read: tokens of the text.
+        tokens: how many gold tokens there are.
         lens, log_rank, top: per layer (0: what enters block 0; l: after block l − 1; the last one is the whole model)
             the log-probability of the gold tokens, the logarithm of their rank, from 1, and the share of them that are
             the most probable one.
@@ -278,7 +278,6 @@ class Measured(Value):
     """
 
     tokens: int
-    read: int
     lens: tuple[float, ...]
     log_rank: tuple[float, ...]
     top: tuple[float, ...]
@@ -312,7 +311,6 @@ def measure(readout: Readout, text: Text, edits: Sequence[Scale], rows: int | No
     clean = scores[-1]
     return Measured(
         tokens=kept,
-        read=len(text.read),
         lens=[_mean(score.log_probability) for score in scores],
         log_rank=[_mean(score.log_rank) for score in scores],
         top=[_mean(score.top) for score in scores],
