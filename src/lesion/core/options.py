@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -65,6 +66,10 @@ def option(
     extra: dict[str, Any] = {"help": help, "panel": panel, "name": name, "many": many}
     extra |= {"argument": argument, "shown": shown, "first": first}
     return key(default, must, identity=identity, unordered=unordered, extra={"option": extra}, **field)
+
+
+free_option = partial(option, identity=NOT_IN_IDENTITY)
+"""An option that decides no answer: a finished folder takes other values of it."""
 
 
 def flat(default: Any, must: str, *, identity: Part = IN_IDENTITY) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
@@ -10,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from lesion.core.fields import DTYPES, ENGINES, MODELS, Count, Dtype, EngineName, FolderName, Seed, Several, Whole
 from lesion.core.method import Method
-from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
+from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, free_option, kind_key, option
 from lesion.core.study_file import GreedyStudy, OneModel, OneTask, Questions
 
 Part = Literal["prompt", "solution", "both"]
@@ -21,10 +20,6 @@ LayerZero = Literal["embedding", "block"]
 Normalise = Literal["none", "unit", "standardise"]
 Information = Literal["arithmetic", "geometric", "min", "max"]
 ElbowLayers = Literal["later", "all"]
-
-
-measured = partial(option, identity=NOT_IN_IDENTITY)
-"""An option that decides no answer."""
 
 
 def rising(layers: tuple[int, ...]) -> tuple[int, ...]:
@@ -54,47 +49,47 @@ class DriftStudy(GreedyStudy):
     task: OneTask = option(
         help="Task: primer:arithmetic, gsm8k, math500, FILE.jsonl, …", must="a task: text, or a table with a name"
     )
-    items: Count = measured(20, help="Number of items per run.", panel=STATISTICS)
-    runs: Count = measured(5, help="Number of draws of items; curves are means over them.", panel=STATISTICS)
-    clusters: Several[Annotated[Whole, Field(ge=2)]] | None = measured(
+    items: Count = free_option(20, help="Number of items per run.", panel=STATISTICS)
+    runs: Count = free_option(5, help="Number of draws of items; curves are means over them.", panel=STATISTICS)
+    clusters: Several[Annotated[Whole, Field(ge=2)]] | None = free_option(
         None,
         help="Number of clusters of k-means; of several, 50, or the first, is plotted.",
         many="comma",
         shown=f"{USUAL}, or half of a run's different tokens where these are fewer",
     )
-    layer_zero: LayerZero = measured(
+    layer_zero: LayerZero = free_option(
         "embedding", help="Reference of the comparison: embedding, or block (the output of block 0)."
     )
-    normalise: Normalise = measured(
+    normalise: Normalise = free_option(
         "none", help="Normalisation of the vectors: none, unit (length 1) or standardise (per dimension)."
     )
-    nmi: Information = measured(
+    nmi: Information = free_option(
         "arithmetic",
         help="Normalisation of the mutual information by the entropies: arithmetic, geometric, min or max.",
     )
-    starts: Count = measured(
+    starts: Count = free_option(
         10, help="Number of k-means++ initialisations; the lowest inertia is kept.", panel=STATISTICS
     )
-    part: Part = measured("both", help="Tokens that are clustered: prompt, solution or both.")
-    solution: Solution = measured("own", help="Solution after the prompt: own (greedy), gold or none.")
-    elbow: ElbowLayers = measured(
+    part: Part = free_option("both", help="Tokens that are clustered: prompt, solution or both.")
+    solution: Solution = free_option("own", help="Solution after the prompt: own (greedy), gold or none.")
+    elbow: ElbowLayers = free_option(
         "later", help="Layers tested for a hinge (elbow) or step: later (all but layer 0), or all.", panel=STATISTICS
     )
     between: (
         Annotated[tuple[Annotated[Whole, Field(ge=0)], ...], Field(min_length=2, max_length=2), AfterValidator(rising)]
         | None
-    ) = measured(
+    ) = free_option(
         None,
         help="Two layers between which tokens are followed; default: at the hinge or step.",
         must="a list of two layers, whole numbers from 0, the earlier one first",
         many="comma",
     )
-    study: FolderName | None = measured(
+    study: FolderName | None = free_option(
         None,
         help="Output folder of a layer study; its critical blocks are compared with the hinge or step.",
         must="the folder of a layer study",
     )
-    seed: Seed = measured(0, help="Random seed of the item draws and of k-means.", panel=STATISTICS)
+    seed: Seed = free_option(0, help="Random seed of the item draws and of k-means.", panel=STATISTICS)
     dtype: Dtype = DTYPES
     engine: EngineName = ENGINES
 

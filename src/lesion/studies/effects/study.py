@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from lesion.core.fields import DTYPES, ITEMS, MODELS, SEEDS, TASKS, Dtype, FolderName, Items, Seed, Several
 from lesion.core.method import Method
-from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, kind_key, option
+from lesion.core.options import EXTENDABLE, free_option, kind_key
 from lesion.core.study_file import ModelStudy, OneModel, OneTask
 from lesion.errors import UsageError
 
@@ -32,18 +32,16 @@ class EffectsStudy(ModelStudy):
     kind: Literal["effects"] = kind_key("effects")
     models: Several[OneModel] = MODELS(identity=EXTENDABLE, unordered=True)
     tasks: Several[OneTask] = TASKS(help="Task with gold answers: primer:arithmetic, ioi, facts, gsm8k, FILE.jsonl, …")
-    unit: Several[EffectUnit] = option(
+    unit: Several[EffectUnit] = free_option(
         ("block", "attention", "mlp"),
         help="Part of each block to measure: block, attention, mlp, or head (query heads one by one).",
         many="repeat",
-        identity=NOT_IN_IDENTITY,
     )
     items: Items = ITEMS(50)
-    study: FolderName | None = option(
+    study: FolderName | None = free_option(
         None,
         help="Output folder of a layer study; its drops of accuracy are compared with the effects.",
         must="the folder of a layer study",
-        identity=NOT_IN_IDENTITY,
     )
     seed: Seed = SEEDS(help="Random seed of the draw of items and of the intervals.")
     dtype: Dtype = DTYPES

@@ -12,7 +12,7 @@ from typing_extensions import override
 from lesion.core.fields import ANYWAY, ONE_MODEL, Count, Listed, Number, Several, Whole
 from lesion.core.layers import ALL, LAYERS, Layers, Place, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, one_of, option
+from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, free_option, kind_key, one_of
 from lesion.core.study_file import OneModel, Questions
 from lesion.edits.place import BlockUnit, address, within
 from lesion.errors import UsageError
@@ -54,46 +54,34 @@ class InteractionStudy(Questions):
 
     kind: Literal["interaction"] = kind_key("interaction")
     model: OneModel = ONE_MODEL
-    design: Several[Design] = option(
-        ("pairs",), help=f"What is removed together: {one_of(Design)}.", many="comma", identity=NOT_IN_IDENTITY
-    )
-    unit: BlockUnit = option(
-        "block", help="Part of each block to scale: block, attention or mlp.", identity=NOT_IN_IDENTITY
-    )
+    design: Several[Design] = free_option(("pairs",), help=f"What is removed together: {one_of(Design)}.", many="comma")
+    unit: BlockUnit = free_option("block", help="Part of each block to scale: block, attention or mlp.")
     layers: Layers = LAYERS(identity=NOT_IN_IDENTITY)
-    places: Listed[Place] = option(
+    places: Listed[Place] = free_option(
         (),
         help="Places of any unit in the stead of layers and unit, such as 23.attention.head.4,22.mlp,13.",
         must="places such as 23.attention.head.4, or a list of them",
         many="comma",
-        identity=NOT_IN_IDENTITY,
     )
-    factor: Number = option(0.0, help="Scale factor: 0 ablates, 1 changes nothing.", identity=NOT_IN_IDENTITY)
+    factor: Number = free_option(0.0, help="Scale factor: 0 ablates, 1 changes nothing.")
     anyway: bool = ANYWAY
-    measure: Measure = option(
+    measure: Measure = free_option(
         "accuracy",
         help="What is lost: accuracy, or gold (log-probability of the gold answers, which can fall further).",
         panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
     )
-    window: Annotated[Whole, Field(ge=2)] = option(
-        2, help="With windows: how many consecutive blocks are removed together.", identity=NOT_IN_IDENTITY
+    window: Annotated[Whole, Field(ge=2)] = free_option(
+        2, help="With windows: how many consecutive blocks are removed together."
     )
-    order: Order = option(
+    order: Order = free_option(
         "least",
         help="With cumulative: least (important first), most, or every block once, as 13,10,14.",
         must="least, most, or every block once, as 13,10,14",
-        identity=NOT_IN_IDENTITY,
     )
-    random_orders: Annotated[Whole, Field(ge=0)] = option(
-        5,
-        help="With cumulative: number of random orders that the order is compared with.",
-        panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
+    random_orders: Annotated[Whole, Field(ge=0)] = free_option(
+        5, help="With cumulative: number of random orders that the order is compared with.", panel=STATISTICS
     )
-    permutations: Count = option(
-        20, help="With shapley: number of orders that are drawn.", panel=STATISTICS, identity=NOT_IN_IDENTITY
-    )
+    permutations: Count = free_option(20, help="With shapley: number of orders that are drawn.", panel=STATISTICS)
 
     @model_validator(mode="after")
     def _edits(self) -> InteractionStudy:

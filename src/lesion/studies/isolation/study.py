@@ -24,7 +24,7 @@ from lesion.core.fields import (
 )
 from lesion.core.layers import refuse_no_edit
 from lesion.core.method import Method
-from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, flat, kind_key, option
+from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, flat, free_option, kind_key, option
 from lesion.core.study_file import ModelChoice, OneModel, OneTask, Questions, Table
 from lesion.edits.edit import MatchedIn
 from lesion.errors import UsageError
@@ -50,16 +50,15 @@ class EditsStudy(Questions):
     """What every study has that evaluates edits beside random controls."""
 
     model: OneModel = ONE_MODEL
-    random_controls: Annotated[Whole, Field(ge=0)] = option(
-        3, help="Number of matched random controls per edit.", panel=STATISTICS, identity=NOT_IN_IDENTITY
+    random_controls: Annotated[Whole, Field(ge=0)] = free_option(
+        3, help="Number of matched random controls per edit.", panel=STATISTICS
     )
-    matched_in: Several[MatchedIn] = option(
+    matched_in: Several[MatchedIn] = free_option(
         ("count",),
         help="What random controls share with the weights of an edit: count (in every matrix), magnitude (and |W|),"
         " importance (and |W| times the inputs of the controls' texts).",
         many="comma",
         panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
     )
 
 
@@ -76,62 +75,43 @@ class IsolationStudy(EditsStudy):
     IDENTITY_PREFIX: ClassVar[str] = "lesion isolation"
 
     kind: Literal["isolation"] = kind_key("isolation")
-    weights: Text | None = option(
+    weights: Text | None = free_option(
         None,
         help="Full-precision model of a quantised MODEL: weights are selected, cut and evaluated there, by the"
         " activations of MODEL.",
         must="a model: bundled:NAME, a folder, or a hub id",
-        identity=NOT_IN_IDENTITY,
     )
-    skill: TaskName = option(
-        help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.",
-        must="the name of a task",
-        identity=NOT_IN_IDENTITY,
+    skill: TaskName = free_option(
+        help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.", must="the name of a task"
     )
-    controls: Several[TaskName] = option(
-        help="Task whose weights are excluded.",
-        must="the names of at least one task",
-        name="control",
-        many="repeat",
-        identity=NOT_IN_IDENTITY,
+    controls: Several[TaskName] = free_option(
+        help="Task whose weights are excluded.", must="the names of at least one task", name="control", many="repeat"
     )
-    methods: Several[SelectionMethod] = option(
-        ("mathneuro",),
-        help=f"Selection method: {', '.join(METHODS)}.",
-        name="method",
-        many="repeat",
-        identity=NOT_IN_IDENTITY,
+    methods: Several[SelectionMethod] = free_option(
+        ("mathneuro",), help=f"Selection method: {', '.join(METHODS)}.", name="method", many="repeat"
     )
-    share: Several[Share] = option(
+    share: Several[Share] = free_option(
         (0.05,),
         help="Share of each matrix's weights that is selected for each task, in (0, 1]; not the share that remains.",
         must="a share above 0 and at most 1, or a list of them",
         many="comma",
-        identity=NOT_IN_IDENTITY,
         alias="keep",  # in summary.json
     )
-    samples: Several[Count] = option(
+    samples: Several[Count] = free_option(
         (SAMPLES,),
         help="Number of calibration texts per task; several numbers show how many are needed.",
         must="a whole number from 1, or a list of them",
         many="comma",
-        identity=NOT_IN_IDENTITY,
     )
-    repeats: Count = option(
-        1,
-        help="Number of draws of texts; more than one measures how far selections agree.",
-        panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
+    repeats: Count = free_option(
+        1, help="Number of draws of texts; more than one measures how far selections agree.", panel=STATISTICS
     )
-    replacement: bool = option(False, help="Draw texts with replacement.", panel=STATISTICS, identity=NOT_IN_IDENTITY)
-    factor: Several[Number] = option(
-        (0.0,), help="Scale factor of the selected weights, 0 prunes.", many="comma", identity=NOT_IN_IDENTITY
-    )
-    exclude_super_weights: Annotated[Whole, Field(ge=0, le=1000)] = option(
+    replacement: bool = free_option(False, help="Draw texts with replacement.", panel=STATISTICS)
+    factor: Several[Number] = free_option((0.0,), help="Scale factor of the selected weights, 0 prunes.", many="comma")
+    exclude_super_weights: Annotated[Whole, Field(ge=0, le=1000)] = free_option(
         0,
         help="Exclude so many weights with the largest activation spikes from every selection and random control;"
         " they are evaluated by themselves.",
-        identity=NOT_IN_IDENTITY,
     )
     anyway: bool = ANYWAY
     choose: Choose | None = flat(None, "a table [choose]", identity=NOT_IN_IDENTITY)
@@ -166,34 +146,25 @@ class EvaluationStudy(EditsStudy):
     IDENTITY_PREFIX: ClassVar[str] = "lesion evaluation"
 
     kind: Literal["evaluation"] = kind_key("evaluation")
-    edits: Annotated[tuple[EditText, ...], OneOrSeveral()] = option(
+    edits: Annotated[tuple[EditText, ...], OneOrSeveral()] = free_option(
         (),
         help="An edit: 3x0, 0-3x0, '3.mlp.up top 0.1', …, or an .edit file; without one, the baseline alone.",
         must="a list of edits: texts such as 3x0, or .edit files",
         name="edit",
         many="repeat",
-        identity=NOT_IN_IDENTITY,
         first=True,
     )
-    factor: Listed[Number] = option(
-        (), help="Scale factor, 0 prunes; default: each edit's own.", many="comma", identity=NOT_IN_IDENTITY
-    )
+    factor: Listed[Number] = free_option((), help="Scale factor, 0 prunes; default: each edit's own.", many="comma")
     anyway: bool = ANYWAY
-    validation: Annotated[Number, Field(gt=0, lt=1)] | None = option(
-        None,
-        help="Choose the best edit on this share of the items and report it on the others.",
-        panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
+    validation: Annotated[Number, Field(gt=0, lt=1)] | None = free_option(
+        None, help="Choose the best edit on this share of the items and report it on the others.", panel=STATISTICS
     )
-    skill: TaskName | None = option(
+    skill: TaskName | None = free_option(
         None,
         help="Task whose loss is sought, the others being controls; default: that of an .edit file's calibration.",
         must="the name of one of the tasks",
-        identity=NOT_IN_IDENTITY,
     )
-    force: bool = option(
-        False, help="Accept edits made for another model of the same shapes.", identity=NOT_IN_IDENTITY
-    )
+    force: bool = free_option(False, help="Accept edits made for another model of the same shapes.")
 
     @override
     def look_ahead(self, blocks: Mapping[str, int]) -> None:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from lesion.core.fields import ONE_MODEL, Count, FolderName, Listed, Number, Seed, Several, TaskName, Whole
 from lesion.core.layers import canonical_layers, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import HARDWARE, NOT_IN_IDENTITY, STATISTICS, TRAINING, key, kind_key, option
+from lesion.core.options import HARDWARE, STATISTICS, TRAINING, free_option, key, kind_key, option
 from lesion.core.study_file import GreedyStudy, OneModel, Questions
 from lesion.errors import UsageError, nearest
 from lesion.report.wording import counted
@@ -141,14 +141,13 @@ class TuningStudy(GreedyStudy):
         name="control",
         many="repeat",
     )
-    arms: Several[Arm] = option(
+    arms: Several[Arm] = free_option(
         (CRITICAL,),
         help="Which blocks: critical, least, random (of those that are not called critical, where any are known),"
         " all, all-adapter, or layers such as 0-3,7; several choices are compared.",
         must=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these",
         name="layers",
         many="repeat",
-        identity=NOT_IN_IDENTITY,
     )
     budget: Budget = option(
         "25%",
@@ -193,22 +192,20 @@ class TuningStudy(GreedyStudy):
         panel=TRAINING,
         shown=f"{TEMPERATURE:g}",
     )
-    learning_rates: Several[Rate] = option(
+    learning_rates: Several[Rate] = free_option(
         None,
         help="Peak learning rate; of several, the best on held-out training items is kept.",
         panel=TRAINING,
         name="learning_rate",
         many="comma",
         shown="0.00001, with --adapter 0.0005; for bundled models 0.001, by reward 0.0001",
-        identity=NOT_IN_IDENTITY,
     )
-    seeds: Several[Seed] = option(
+    seeds: Several[Seed] = free_option(
         (0,),
         help="Random seed of the row order and of random blocks; several seeds give means.",
         panel=STATISTICS,
         name="seed",
         many="comma",
-        identity=NOT_IN_IDENTITY,
     )
     items: Count = option(400, help="Number of test items of the task.", panel=STATISTICS)
     control_items: Count = option(200, help="Maximum number of test items per control.", panel=STATISTICS)
