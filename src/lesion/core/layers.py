@@ -67,8 +67,8 @@ def parse_layers(layers: str | Sequence[int], n_blocks: int, model_name: str) ->
     return [layer for first, last in ranges for layer in range(first, last + 1)]
 
 
-def _layers(value: object) -> object:
-    """Text or a list of whole numbers, in canonical text form."""
+def layers_as_text(value: object) -> object:
+    """Text or a list of whole numbers, in canonical text form; of a field of a study, whose type refuses the rest."""
     if isinstance(value, list | tuple) and all(type(layer) is int for layer in value):
         value = list(value)
     elif type(value) is int:
@@ -81,7 +81,7 @@ def _layers(value: object) -> object:
         raise ValueError(str(error)) from None
 
 
-Layers = Annotated[str, BeforeValidator(_layers, json_schema_input_type=str | int | list[int])]
+Layers = Annotated[str, BeforeValidator(layers_as_text, json_schema_input_type=str | int | list[int])]
 LAYERS = partial(
     option,
     "all",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
 from lesion.core.fields import ANYWAY, ONE_MODEL, Count, Listed, Number, Several, Whole
@@ -25,21 +25,18 @@ _ADDRESS = re.compile(r"[0-9]{1,9}(?:\.[a-z0-9]+)*")
 
 
 def _order(value: object) -> object:
-    """A list of places as text, without spaces."""
+    """Its name, or its places as text, without spaces."""
     if isinstance(value, list | tuple) and all(type(place) in (int, str) for place in value):
-        return ",".join(map(str, value))
-    return value.replace(" ", "") if isinstance(value, str) else value
-
-
-def _checked_order(value: str) -> str:
+        value = ",".join(map(str, value))
+    if not isinstance(value, str):
+        return value
+    value = value.replace(" ", "")
     if value not in NAMED_ORDERS and not all(_ADDRESS.fullmatch(piece) for piece in value.split(",")):
         raise ValueError(f"'{short(value)}' is no order; write least, most, or the places by commas, as 13,10,14.")
     return value
 
 
-Order = Annotated[
-    str, BeforeValidator(_order, json_schema_input_type=str | list[int | str]), AfterValidator(_checked_order)
-]  # fmt: skip
+Order = Annotated[str, BeforeValidator(_order, json_schema_input_type=str | list[int | str])]
 
 
 class InteractionStudy(Questions):

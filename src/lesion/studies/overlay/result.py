@@ -18,7 +18,7 @@ KINDS: dict[Kind, str] = {
     "isolation": "isolated weights",
     "truncation": "truncation",
 }
-"""What each kind of study is called."""
+"""What each kind of study is called, in the order in which they are shown."""
 VALUE = ByUnit({
     "points": POINTS,
     "nmi": Form(3, unit="NMI", significant=True),

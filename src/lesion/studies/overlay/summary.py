@@ -26,7 +26,7 @@ from lesion.statistics.paired import ALPHA, holm
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.isolation.result import IsolationSummary
-from lesion.studies.overlay.result import Correlation, Kind, ModelProfiles, Needed, OverlaySummary, Profile
+from lesion.studies.overlay.result import KINDS, Correlation, ModelProfiles, Needed, OverlaySummary, Profile
 from lesion.studies.truncation.result import TruncationSummary
 
 FLAT = 0.01
@@ -216,7 +216,6 @@ def _truncation(name: str, summary: TruncationSummary) -> Parts:
 EXACT = 8
 """Up to so many blocks all orders are gone through; beyond, `DRAWS` of them are drawn."""
 DRAWS = 10_000
-ORDER: tuple[Kind, ...] = ("layers", "drift", "isolation", "truncation")
 FEWEST = 4
 """Over fewer blocks that two profiles share, no rank correlation is computed."""
 
@@ -253,7 +252,7 @@ def summarise(folders: Iterable[str | Path], seed: int = 0, pairs: Sequence[str]
         if len(profiles) < 2:
             notes.append(f"{model} has only one profile ({profiles[0].label}) and is left out.")
             continue
-        named = _labelled(sorted(profiles, key=lambda profile: ORDER.index(profile.kind)))
+        named = _labelled(sorted(profiles, key=lambda profile: list(KINDS).index(profile.kind)))
         fingerprint, _ = seen.get(model, (None, place))
         chosen = {text: pair for text in pairs if (pair := _chosen(text, named)) is not None}
         named_pairs.update(chosen)

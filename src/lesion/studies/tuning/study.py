@@ -9,12 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from lesion.core.fields import ONE_MODEL, Count, FolderName, Listed, Number, Seed, Several, TaskName, Whole
-from lesion.core.layers import canonical_layers, parse_layers
+from lesion.core.fields import ONE_MODEL, Count, FolderName, Listed, Number, Seed, Several, TaskName, Whole, none_for
+from lesion.core.layers import ALL, layers_as_text, parse_layers
 from lesion.core.method import Method
 from lesion.core.options import HARDWARE, STATISTICS, TRAINING, free_option, key, kind_key, option
 from lesion.core.study_file import GreedyStudy, OneModel, Questions
-from lesion.errors import UsageError, nearest
+from lesion.errors import nearest
 from lesion.report.wording import counted
 
 CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL = "critical", "least", "random", "all-adapter", "all-full"
@@ -38,26 +38,15 @@ _SHARE = re.compile(r"^([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%$")
 
 def _arm(value: object) -> object:
     """A name, or layers in their one text form; `all` means every block in full."""
-    if isinstance(value, list | tuple) and value and all(type(layer) is int for layer in value):
-        return canonical_layers([int(layer) for layer in value])
-    if type(value) is int:
-        return str(value)
-    if not isinstance(value, str):
-        return value
-    name = value.strip().lower()
-    if name == "all":
-        return ALL_FULL
-    if name in NAMED:
-        return name
-    try:
-        return canonical_layers(name)
-    except UsageError as error:
-        if any(letter.isdecimal() for letter in name):
-            raise ValueError(str(error)) from None
+    name = value.strip().lower() if isinstance(value, str) else ""
+    if name in (ALL, *NAMED):
+        return ALL_FULL if name == ALL else name
+    if isinstance(value, str) and not any(letter.isdecimal() for letter in name):
         raise ValueError(
             f"'{value}' names no blocks to tune{nearest(name, NAMED)}; write {', '.join(NAMED)}, or layers such as"
             f" 0-3,7."
-        ) from None
+        )
+    return layers_as_text(value)
 
 
 def label(name: str) -> str:
@@ -95,14 +84,7 @@ Budget = Annotated[
     int | str, BeforeValidator(_budget), Field(description="a number of blocks from 1, or a share such as 25%")
 ]
 Rate = Annotated[Number, Field(gt=0)]
-# `completions` is kept as None, which is no part of the identity of a study.
-By = Annotated[
-    Literal["reward"] | None,
-    BeforeValidator(
-        lambda value: None if value == COMPLETIONS else value,
-        json_schema_input_type=Literal["completions", "reward"] | None,
-    ),
-]
+By = Annotated[Literal["reward"] | None, none_for(COMPLETIONS, Literal["completions", "reward"] | None)]
 
 
 def _exact_dtype(value: object) -> object:
