@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from lesion.core.fields import ITEMS, Count, Items, Listed, Number, Several, Text, Whole
 from lesion.core.method import Method
-from lesion.core.options import EXTENDABLE, NOT_IN_IDENTITY, STATISTICS, kind_key, one_of, option
+from lesion.core.options import EXTENDABLE, STATISTICS, free_option, kind_key, one_of, option
 from lesion.core.study_file import ModelChoice, OneTask
 from lesion.edits.place import BlockUnit
 from lesion.studies.truncation.study import KEPT, MATRICES, SIDE, EditSearch, Share, Sides
@@ -36,30 +36,24 @@ class SearchStudy(EditSearch):
     IDENTITY_PREFIX: ClassVar[str] = "lesion search"
 
     kind: Literal["search"] = kind_key("search")
-    family: Several[Family] = option(
-        ("repeat",), help=f"What is tried: {one_of(Family)}; several by commas.", many="comma", identity=NOT_IN_IDENTITY
+    family: Several[Family] = free_option(
+        ("repeat",), help=f"What is tried: {one_of(Family)}; several by commas.", many="comma"
     )
-    lengths: Several[Count] = option(
+    lengths: Several[Count] = free_option(
         tuple(range(1, 9)),
         help="Blocks in a run that is repeated, dropped or swapped with the next run.",
         many="comma",
         shown="1 to 8",
-        identity=NOT_IN_IDENTITY,
     )
-    times: Several[Annotated[Whole, Field(ge=2, le=10)]] = option(
-        (2,), help="How often a repeated run stands in the model.", many="comma", identity=NOT_IN_IDENTITY
+    times: Several[Annotated[Whole, Field(ge=2, le=10)]] = free_option(
+        (2,), help="How often a repeated run stands in the model.", many="comma"
     )
-    damping: Several[Number] = option(
-        (1.0,),
-        help="Factor of what attention and MLP of the repeated blocks add, behind the first time.",
-        many="comma",
-        identity=NOT_IN_IDENTITY,
+    damping: Several[Number] = free_option(
+        (1.0,), help="Factor of what attention and MLP of the repeated blocks add, behind the first time.", many="comma"
     )
-    factor: Several[Number] = option(
-        (0.9, 1.1), help="Factor of a scaled place.", many="comma", identity=NOT_IN_IDENTITY
-    )
-    unit: Several[BlockUnit] = option(
-        ("attention", "mlp"), help=f"Places to scale: {one_of(BlockUnit)}.", many="comma", identity=NOT_IN_IDENTITY
+    factor: Several[Number] = free_option((0.9, 1.1), help="Factor of a scaled place.", many="comma")
+    unit: Several[BlockUnit] = free_option(
+        ("attention", "mlp"), help=f"Places to scale: {one_of(BlockUnit)}.", many="comma"
     )
     matrices: Several[Text] = MATRICES
     keep: Several[Share] = KEPT
@@ -73,28 +67,23 @@ class SearchStudy(EditSearch):
         identity=EXTENDABLE,
         unordered=True,
     )
-    margin: Annotated[Number, Field(gt=0, le=100)] = option(
+    margin: Annotated[Number, Field(gt=0, le=100)] = free_option(
         2.0,
         help="A control or a dropped run is no worse where its loss is shown to be smaller, in points; of perplexity in"
         " percent.",
         panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
     )
     items: Items = ITEMS(200)
-    validation: Annotated[Number, Field(gt=0, lt=1)] = option(
-        0.5,
-        help="Share of items for the choice, half of them for the screen; the others test it.",
-        panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
+    validation: Annotated[Number, Field(gt=0, lt=1)] = free_option(
+        0.5, help="Share of items for the choice, half of them for the screen; the others test it.", panel=STATISTICS
     )
-    screen: Count | Literal["none"] = option(
+    screen: Count | Literal["none"] = free_option(
         16,
         help="Candidates that are left by the screen, which looks at log-probabilities of the gold answers (of running"
         " text: of its tokens): the best of those that are to make the model better, and of the drops of each length;"
         " none: no screen.",
         must="a whole number from 1, or none",
         panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
     )
 
     @model_validator(mode="after")

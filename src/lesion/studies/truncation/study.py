@@ -11,7 +11,7 @@ from typing_extensions import override
 from lesion.core.fields import ANYWAY, ONE_MODEL, Listed, Number, Several, Text, Whole
 from lesion.core.layers import LAYERS, Layers, parse_layers
 from lesion.core.method import Method
-from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, kind_key, option
+from lesion.core.options import NOT_IN_IDENTITY, STATISTICS, free_option, kind_key, option
 from lesion.core.study_file import OneModel, Questions, Table
 from lesion.errors import UsageError
 
@@ -20,22 +20,20 @@ Sides = Literal["top", "bottom", "both"]
 # From nearly all to a four-hundredth of the rank, the range that Sharma et al. search (their section 5).
 KEEP = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025)
 Share = Annotated[Number, Field(ge=0, le=1)]
-MATRICES = option(
+MATRICES = free_option(
     ("mlp",),
     help="Matrices to truncate: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
     must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
     many="comma",
-    identity=NOT_IN_IDENTITY,
 )
-KEPT = option(
+KEPT = free_option(
     KEEP,
     help="Fraction of a truncated matrix's rank that is kept; the rest of its spectrum is removed.",
     must="a fraction of the rank from 0 to 1, or a list of them",
     many="comma",
     shown="14 from 0.9 to 0.0025",
-    identity=NOT_IN_IDENTITY,
 )
-SIDE = option("top", help="Side of the spectrum that is kept: top, bottom or both.", identity=NOT_IN_IDENTITY)
+SIDE = free_option("top", help="Side of the spectrum that is kept: top, bottom or both.")
 
 
 class Screen(Table):
@@ -89,40 +87,36 @@ class TruncationStudy(EditSearch):
     matrices: Several[Text] = MATRICES
     keep: Several[Share] = KEPT
     side: Sides = SIDE
-    objective: Objective = option(
+    objective: Objective = free_option(
         "accuracy",
         help="Selection criterion: accuracy, or gold (log-probability of the gold answers).",
         panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
     )
-    validation: Annotated[Number, Field(gt=0, lt=1)] = option(
-        0.2, help="Share of items for choosing an edit; the others test it.", panel=STATISTICS, identity=NOT_IN_IDENTITY
+    validation: Annotated[Number, Field(gt=0, lt=1)] = free_option(
+        0.2, help="Share of items for choosing an edit; the others test it.", panel=STATISTICS
     )
-    compose: bool = option(False, help="Add further matrices greedily while that helps.", identity=NOT_IN_IDENTITY)
+    compose: bool = free_option(False, help="Add further matrices greedily while that helps.")
     screen: Annotated[
         Screen | Literal["auto", "none"],
         BeforeValidator(_screen, json_schema_input_type=Screen | Literal["auto", "none"] | int),
-    ] = option(
+    ] = free_option(
         "auto",
         help="auto, none, or how many of the best cells are evaluated in full after a look at all by log-probability"
         " alone; 8 more are drawn at random to judge the screen.",
         must="auto, none or a table [screen]",
         panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
     )
-    eliminate: Annotated[Number, Field(gt=0, lt=1)] | None = option(
+    eliminate: Annotated[Number, Field(gt=0, lt=1)] | None = free_option(
         None,
         help="Discard hopeless cells early, with this probability of any error, such as 0.05.",
         must="the chance of giving up a cell wrongly, between 0 and 1, for example 0.05",
         panel=STATISTICS,
-        identity=NOT_IN_IDENTITY,
     )
-    revisions: Listed[Text] = option(
+    revisions: Listed[Text] = free_option(
         (),
         help="Training checkpoints on which the chosen edit is evaluated too.",
         must="a list of branches, tags or checkpoints",
         many="comma",
-        identity=NOT_IN_IDENTITY,
     )
 
     @classmethod
