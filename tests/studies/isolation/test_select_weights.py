@@ -39,7 +39,7 @@ def study(data: tuple[Path, ...], **values) -> IsolationStudy:
 
 def done(what: IsolationStudy, llama, folder: Path):
     """The numbers."""
-    return isolate(what, llama, folder, Listener(), draw_texts(what, llama))[1]
+    return isolate(what, llama, folder, Listener(), draw_texts(what, llama), llama)[1]
 
 
 def names(found) -> list[str]:
@@ -48,7 +48,7 @@ def names(found) -> list[str]:
 
 def test_every_method_leaves_its_selection_as_a_file_that_reads_back_as_the_same(llama, data, tmp_path):
     what = study(data, methods=list(METHODS), samples=12)
-    candidates, found = isolate(what, llama, tmp_path / "out", Listener(), draw_texts(what, llama))
+    candidates, found = isolate(what, llama, tmp_path / "out", Listener(), draw_texts(what, llama), llama)
     assert names(found) == [f"{method}-0.2.edit" for method in METHODS]
     for method, made, entry in zip(METHODS, candidates, found.selections, strict=True):
         again = read_edit(tmp_path / "out" / entry.file)

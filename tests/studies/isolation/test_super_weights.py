@@ -48,7 +48,7 @@ def study(data, **values) -> IsolationStudy:
 
 def made(chosen: IsolationStudy, lesioned, folder: Path):
     """The candidates and the numbers."""
-    return isolate(chosen, lesioned, folder, Listener(), draw_texts(chosen, lesioned))
+    return isolate(chosen, lesioned, folder, Listener(), draw_texts(chosen, lesioned), lesioned)
 
 
 def largest_inputs(lesioned, texts) -> list[np.ndarray]:
@@ -76,7 +76,7 @@ def test_they_are_the_first_of_all_products_of_weights_with_their_largest_inputs
         places = product(range(weight.shape[0]), range(weight.shape[1]))
         products += [(abs(weight[i, j]) * inputs[j], f"{block}.mlp.down[{i},{j}]", weight[i, j]) for i, j in places]
     expected = sorted(products, reverse=True)[:6]
-    weights, unsearched = find_super_weights(llama, texts, 6)
+    weights, unsearched = find_super_weights(llama, texts, 6, llama)
     assert [each.name for each in weights] == [name for _, name, _ in expected]
     assert [each.value for each in weights] == [pytest.approx(value) for _, _, value in expected]
     assert [each.product for each in weights] == [pytest.approx(size, rel=1e-4) for size, _, _ in expected]
@@ -160,4 +160,4 @@ def test_the_report_says_which_they_are_and_which_selections_had_them(llama, dat
 def test_a_model_of_routed_experts_alone_is_refused(data):
     mixtral = model("mixtral")
     with pytest.raises(LesionError, match="cannot be followed"):
-        find_super_weights(mixtral, draw_texts(study(data, model="tiny:mixtral"), mixtral), 3)
+        find_super_weights(mixtral, draw_texts(study(data, model="tiny:mixtral"), mixtral), 3, mixtral)

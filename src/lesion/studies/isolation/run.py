@@ -46,7 +46,7 @@ def run_isolation(study: IsolationStudy, run: Run) -> IsolationResult:
     texts = draw_texts(study, observed)
     try:
         with locked(folder, "isolation"), watcher.preparing() if study.tasks else nullcontext():
-            _refuse_another(folder, study, identity(study, observed, texts, model))
+            _refuse_another(folder, study, identity(study, model, texts, observed))
             candidates, isolation = isolate(study, model, folder, watcher, texts, observed)
             summarised(study, isolation, None).write(folder)
     except DryRun:

@@ -88,16 +88,14 @@ def _refuse_short(study: IsolationStudy, tasks: Mapping[str, Task]) -> None:
         )
 
 
-def identity(
-    study: IsolationStudy, model: Model, texts: Mapping[str, Calibration], selected: Model | None = None
-) -> str:
-    """SHA-256 of what the selections of a folder have in common: the model, the data sets, and the very texts; where
-    the weights are selected on another model than the observed one, that too, and how many super weights are excluded.
+def identity(study: IsolationStudy, model: Model, texts: Mapping[str, Calibration], observed: Model) -> str:
+    """SHA-256 of what the selections of a folder have in common: the observed model, the data sets, and the very texts;
+    where the weights are selected on another model, that too, and how many super weights are excluded.
     """
     digests = {data: [_digest(drawn, draw) for draw in drawn.draws] for data, drawn in sorted(texts.items())}
-    parts = [model.fingerprint, study.skill, digests, study.samples, study.repeats]
-    if selected is not None and selected is not model:
-        parts.append(selected.fingerprint)
+    parts = [observed.fingerprint, study.skill, digests, study.samples, study.repeats]
+    if model is not observed:
+        parts.append(model.fingerprint)
     if study.exclude_super_weights:
         parts.append(f"without {study.exclude_super_weights}")
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -302,13 +300,13 @@ def held_by(weights: Sequence[SuperWeight], made: Sequence[Made], model: Model) 
 
 
 def find_super_weights(
-    model: Model, texts: Mapping[str, Calibration], number: int, observed: Model | None = None
+    model: Model, texts: Mapping[str, Calibration], number: int, observed: Model
 ) -> tuple[tuple[SuperWeight, ...], tuple[int, ...]]:
     """The weights of down projections with the largest products with their input, in the first `TEXTS` of each task;
     and the blocks that could not be searched.
     """
     read = [text for drawn in texts.values() for text in drawn.texts[:TEXTS]]
-    peaks = observe_peaks(observed or model, read)
+    peaks = observe_peaks(observed, read)
     searched = {int(address.partition(".")[0]) for address in peaks}
     unsearched = tuple(block.index for block in model.anatomy.blocks if block.index not in searched)
     return tuple(ranked(model, peaks, number)), unsearched
@@ -340,29 +338,28 @@ def isolate(
     folder: Path,
     watcher: Watcher,
     texts: Mapping[str, Calibration],
-    observed: Model | None = None,
+    observed: Model,
 ) -> tuple[list[CandidateEdit], Isolation]:
     """Make the selections of a study into a folder: its statistics, one `.edit` file per selection, and the numbers.
 
     Args:
-        observed: the model whose activations are read, where it is another: its quantised form.
+        observed: the model whose activations are read: the same, or its quantised form.
 
     Returns:
         Every selection that is neither empty nor everything, fixed to the model; the numbers.
     """
     refuse_shared(set(model.anatomy.scored), model)
     folder.mkdir(parents=True, exist_ok=True)
-    reader = observed or model
-    inputs = observe_all(reader, texts, folder, watcher)
+    inputs = observe_all(observed, texts, folder, watcher)
     skill, *controls = (inputs[data] for data in (study.skill, *study.controls))
     every = [made for method in study.methods for made in selections(method, study.share, skill, controls)]
     fixed = fixed_together([made.selection for made in every], model, watcher)
     every = [replace(made, selection=selection) for made, selection in zip(every, fixed, strict=True)]
-    notes = list(_notes(reader, model, texts, skill, every))
+    notes = list(_notes(observed, model, texts, skill, every))
     excluded, taken = None, None
     held: list[tuple[int, ...]] = [()] * len(every)
     if study.exclude_super_weights:
-        weights, unsearched = find_super_weights(model, texts, study.exclude_super_weights, reader)
+        weights, unsearched = find_super_weights(model, texts, study.exclude_super_weights, observed)
         taken, held = Listed(tuple(each.name for each in weights), NAME), held_by(weights, every, model)
         every = [replace(made, selection=made.selection - taken) for made in every]
     counts, overlaps = survey(every, model, watcher)
@@ -395,7 +392,7 @@ def isolate(
         excluded = Excluded(weights=weights, unsearched=unsearched, **about)
         candidates.append(CandidateEdit(ScaleParameters(taken)))
     result = Isolation(
-        identity=identity(study, reader, texts, model),
+        identity=identity(study, model, texts, observed),
         study=study,
         model=model.name,
         fingerprint=model.fingerprint,
@@ -414,13 +411,13 @@ def isolate(
 
 
 def _notes(
-    reader: Model, model: Model, texts: Mapping[str, Calibration], skill: ByDraw, selections: Sequence[Made]
+    observed: Model, model: Model, texts: Mapping[str, Calibration], skill: ByDraw, selections: Sequence[Made]
 ) -> Iterator[str]:
     """What a reader should know: two models, texts that were cut or are shared, silent experts, few neurons."""
-    if reader is not model:
+    if observed is not model:
         yield (
-            f"Activations were read on {reader.name} ({reader.quantisation}); weights were selected, and edits made, on"
-            f" {model.name}."
+            f"Activations were read on {observed.name} ({observed.quantisation}); weights were selected, and edits"
+            f" made, on {model.name}."
         )
     for data, drawn in texts.items():
         if cut := sum(drawn.cut):
