@@ -41,6 +41,12 @@ def some(names: Sequence[str], limit: int = 3) -> str:
     return ", ".join(names[:limit]) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
 
 
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A sort key under which `step 2` stands before `step 10`."""
+    pieces = re.split(r"(\d+)", name)
+    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in pieces if piece]
+
+
 def short(value: object, limit: int = 80) -> str:
     """A value for a message: on one line, escaped, and no longer than `limit` characters, the rest shown as `…`."""
     try:

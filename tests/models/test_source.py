@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load, peek
-from lesion.models.source import Source, _in_order, find, revisions
+from lesion.models.source import Source, find, revisions
+from lesion.plain import natural
 from tiny import save, tiny
 
 
@@ -96,11 +97,11 @@ def test_the_weights_of_a_revision_are_those_that_are_loaded(tmp_path):
 @given(st.lists(st.integers(0, 10**6), unique=True))
 def test_names_with_numbers_are_sorted_by_their_numbers(numbers):
     names = [f"step{number}" for number in numbers]
-    assert sorted(names, key=_in_order) == [f"step{number}" for number in sorted(numbers)]
+    assert sorted(names, key=natural) == [f"step{number}" for number in sorted(numbers)]
 
 
 @given(st.lists(st.text(max_size=8), unique=True))
 def test_any_names_can_be_put_in_order(names):
     # Texts and numbers in one place would not compare.
-    in_order = sorted(names, key=_in_order)
+    in_order = sorted(names, key=natural)
     assert set(in_order) == set(names)

@@ -13,7 +13,7 @@ from lesion.errors import LesionError, UsageError, nearest
 from lesion.files import named, read_object, reason
 from lesion.models.gguf import PART, SUFFIX, is_gguf
 from lesion.models.quantised import quantisation, refuse_unknown
-from lesion.plain import some
+from lesion.plain import natural, some
 
 BUNDLED = "bundled:"
 ADAPTER = "adapter_config.json"
@@ -65,12 +65,7 @@ def revisions(folder: str | Path) -> dict[str, Path]:
         for entry in place.iterdir() if place.is_dir() else ():
             if os.path.isfile(entry / "config.json"):  # False, not an error, where it may not be looked at
                 checkpoints.setdefault(entry.name, entry)
-    return dict(sorted(checkpoints.items(), key=lambda entry: _in_order(entry[0])))
-
-
-def _in_order(name: str) -> list[tuple[int, int, str]]:
-    pieces = re.split(r"([0-9]+)", name)
-    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in pieces if piece]
+    return dict(sorted(checkpoints.items(), key=lambda entry: natural(entry[0])))
 
 
 def find(typed: str, revision: str | None = None) -> Source:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, product
 from typing import NamedTuple
@@ -415,7 +415,7 @@ def grouped(curves: Sequence[Curve]) -> list[Group]:
     return sorted(groups, key=lambda group: (len(group.tasks), group.layers))
 
 
-def _depths(models: Sequence[Sequence[Curve]]) -> list[tuple[str, list[Curve]]]:
+def _depths(models: Sequence[Sequence[Curve]]) -> Iterator[tuple[str, list[Curve]]]:
     """The curves of at least two models that have as many blocks, by how those are named: `all 4 models of 8 blocks`.
 
     Models of different depth are told apart: the same number is another place in a model of another depth.
@@ -423,12 +423,10 @@ def _depths(models: Sequence[Sequence[Curve]]) -> list[tuple[str, list[Curve]]]:
     by_depth: dict[int, list[Sequence[Curve]]] = {}
     for curves in models:
         by_depth.setdefault(max(len(curve.layers) for curve in curves), []).append(curves)
-    named_depths = []
     for depth, own in by_depth.items():
-        name = "both models" if len(own) == 2 else f"all {len(own)} models"
         if len(own) > 1:
-            named_depths.append((name + f" of {depth} blocks," * (len(by_depth) > 1), list(chain.from_iterable(own))))
-    return named_depths
+            name = "both models" if len(own) == 2 else f"all {len(own)} models"
+            yield name + f" of {depth} blocks," * (len(by_depth) > 1), list(chain.from_iterable(own))
 
 
 def cut_off(curve: Curve, cell: Cell) -> bool:
@@ -442,21 +440,15 @@ def smallest_loss(material: Material) -> str:
 
     Empty where evaluation stopped.
     """
-    drops, losses, reaches = [], [], 0
-    of: dict[str, None] = {}
-    for _, result in material.summary.results:
-        reaches += len(result.sensitivity)
-        for reach in result.sensitivity:
-            if (drop := smallest_drop(result.items, reach.tests)) is not None:
-                drops.append(drop)
-            if reach.smallest_loss is not None:
-                losses.append(reach.smallest_loss * result.skill)
-                of[result.task] = None
+    reaches = [(result, reach) for _, result in material.summary.results for reach in result.sensitivity]
+    drops = [drop for result, reach in reaches if (drop := smallest_drop(result.items, reach.tests)) is not None]
+    known = [(result, reach.smallest_loss) for result, reach in reaches if reach.smallest_loss is not None]
     if not drops:
         return ""
     # Where even the loss of all could be missed, no drop is large enough.
     text = f"Drops under about {WHOLE_POINTS.text(max(drops))} can be missed"
-    if losses:
-        tasks = f" of {wording.listed(list(of))}" * (len(losses) < reaches)
+    if losses := [loss * result.skill for result, loss in known]:
+        of = list(dict.fromkeys(result.task for result, _ in known))
+        tasks = f" of {wording.listed(of)}" * (len(known) < len(reaches))
         text += f", and critical ones{tasks} under about {wording.from_to(losses, WHOLE_POINTS)}"
     return f"{text}."

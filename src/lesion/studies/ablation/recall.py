@@ -100,15 +100,14 @@ def summarised(
     ]
     notes += summary.notes
     summary = summary.model_copy(update={"planned": planned(store.folder, summary)})
-    if study.stop is not None:
-        if families(study.models, {}):
-            notes.append(
-                "Models of one family are compared on full tables only, since cells stop after different items: run the"
-                " same study without stopping into the same folder."
-            )
-        return summary.model_copy(update={"notes": tuple(notes)}), answers, items
-    numbers = {name: metadata.get("blocks") for name, metadata in known.items()}
-    blocks = {name: number for name, number in numbers.items() if isinstance(number, int)}
-    distances = {name: metadata["distance"] for name, metadata in known.items() if "distance" in metadata}
-    shared = invariance(study, summary, answers, items, blocks, distances)
+    shared = None
+    if study.stop is None:
+        blocks = {name: metadata["blocks"] for name, metadata in known.items() if "blocks" in metadata}
+        distances = {name: metadata["distance"] for name, metadata in known.items() if "distance" in metadata}
+        shared = invariance(study, summary, answers, items, blocks, distances)
+    elif families(study.models, {}):
+        notes.append(
+            "Models of one family are compared on full tables only, since cells stop after different items: run the"
+            " same study without stopping into the same folder."
+        )
     return summary.model_copy(update={"notes": tuple(notes), "invariance": shared}), answers, items

@@ -275,19 +275,13 @@ def _evaluate(study: Study, sweep: ModelSweep) -> None:
     # What is wrong with an item is said before anything is evaluated.
     pending = sweep.pending(evaluation.tasks, evaluation.items)
     if study.stop is None:
-        baseline_first(
-            evaluation,
-            chosen,
-            model,
-            max(map(len, alike(sweep.edits, "unit", "factor")), default=0),
-            anyway=study.anyway,
-        )
+        tests = max(map(len, alike(sweep.edits, "unit", "factor")), default=0)
+        baseline_first(evaluation, chosen, model, tests, anyway=study.anyway)
         pending = evaluation.still(pending)
     if study.screens:
         screen(sweep)
     if study.screen_top is not None:
         pending = pending_at_top(sweep, study.screen_top)
-    ids = {choice.name: [item.id for item in items] for choice, items in evaluation.items.items()}
     if study.stop is None:
         early = study.early_answers
         every = sweep.pending(evaluation.tasks, evaluation.items, stored=()).cells if early else {}
@@ -303,6 +297,7 @@ def _evaluate(study: Study, sweep: ModelSweep) -> None:
         if early:
             answer_early(evaluation, chosen, model, every, early)
         return
+    ids = {choice.name: [item.id for item in items] for choice, items in evaluation.items.items()}
     stopping = Stopping(study.stop, ids, sweep.edits)
 
     def answers(engine: Engine, cells: Mapping[str, PendingAnswer]) -> Iterator[list[StoredAnswer]]:

@@ -215,10 +215,9 @@ def _interval(
 ) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
     """The percentiles between which `level` of the draws lie; infinite where the draws are."""
     known = np.isfinite(drawn).all(axis=0)
-    ends = np.full((2, drawn.shape[1]), np.inf)
-    if known.any():
-        ends[:, known] = np.percentile(drawn[:, known], [50 * (1 - level), 50 * (1 + level)], axis=0)
-    return ends[0], ends[1]
+    ends = np.percentile(np.where(known, drawn, 0.0), [50 * (1 - level), 50 * (1 + level)], axis=0)
+    low, high = np.where(known, ends, np.inf)
+    return low, high
 
 
 def _drawn_drop(

@@ -98,10 +98,6 @@ class Stopping:
         """Answers that were asked for."""
         return sum(self.reached.values())
 
-    def open(self, task: str) -> list[str]:
-        """The edits that are not decided on a task."""
-        return [edit for (other, edit), decision in self.decided.items() if other == task and decision == "open"]
-
     def round(self) -> dict[Place, int]:
         """Up to which item the next round asks; empty where all is decided or all items have been asked.
 

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import ITEMS, right, study
 
+from lesion.plain import natural
 from lesion.statistics.paired import wilson
 from lesion.studies.ablation.analyses import groups
 from lesion.studies.ablation.result import Material
@@ -37,5 +38,5 @@ def test_verdicts_stored_as_numbers_count_the_same():
 
 @given(st.lists(st.integers(0, 300), min_size=1))
 def test_groups_are_ordered_by_their_numbers(numbers):
-    labels = sorted((f"{n} steps" for n in numbers), key=groups.natural)
+    labels = sorted((f"{n} steps" for n in numbers), key=natural)
     assert labels == [f"{n} steps" for n in sorted(numbers)]

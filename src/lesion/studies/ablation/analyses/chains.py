@@ -253,12 +253,9 @@ class Texts:
         early = self.early.get(limit)
         if early is None:
             return None
-        verdicts = dict(zip(early["item"], early["correct"], strict=True))
-        late = self.frame["item"][self.said > limit]
-        if not set(late) <= verdicts.keys():
-            return None
-        right = dict(zip(self.frame["item"], self.frame["correct"], strict=True))
-        return np.array([*(right | {item: verdicts[item] for item in late}).values()], dtype=bool)
+        late = self.said > limit
+        verdicts = self.frame["item"].map(early.set_index("item")["correct"])
+        return None if verdicts[late].isna().any() else self.frame["correct"].mask(late, verdicts).to_numpy(bool)
 
 
 @dataclass(frozen=True)

@@ -126,13 +126,12 @@ def half_left(rows: Sequence[HalfRow]) -> Iterable[Claim]:
     Says: Half of the accuracy [above guessing] on A is left at ×f of block L.
     Needs: blocks that are critical under some factor of at least 3; the interval is a bootstrap over items
     """
-    for model, task, unit in dict.fromkeys((row.model, row.task, row.unit) for row in rows):
-        curve = [row for row in rows if (row.model, row.task, row.unit) == (model, task, unit)]
-        known = sorted((row for row in curve if row.half.value is not None), key=lambda row: -(row.half.value or 0.0))
+    for own in alike(rows, "model", "task", "unit"):
+        known = sorted((row for row in own if row.half.value is not None), key=lambda row: -(row.half.value or 0.0))
         if known:
             where = [
                 f"×{HALF.text(row.half, interval=row is known[0])} of block{wording.SPACE}{row.layer}"
                 for row in known[:MOST]
             ]
-            text = f"Half of the accuracy on {task} is left at {wording.listed(where)}."
-            yield Claim((text,), tuple(known), wording.among(model, [row.model for row in rows]))
+            text = f"Half of the accuracy on {own[0].task} is left at {wording.listed(where)}."
+            yield Claim((text,), tuple(known), wording.among(own[0].model, [row.model for row in rows]))

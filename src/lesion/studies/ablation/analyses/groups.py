@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from lesion.plain import natural
 from lesion.report.marks import Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, column
@@ -69,8 +68,3 @@ def part(material: Material) -> Part | None:
     mark = Map("accuracy", "cut", "groups", hue="share", full=1.25, panel=SWEPT, wide=True)
     about = "In %; the number of items in brackets. The groups are small: compare with care."
     return Part(TITLE, Rows("", rows, (GroupShare,), TITLE), (mark,), (), about, "Groups", wide=True)
-
-
-def natural(label: str) -> list[tuple[int, int, str]]:
-    """A sort key under which `2 steps` stands before `10 steps`."""
-    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in re.split(r"(\d+)", label) if piece]

@@ -14,6 +14,7 @@ from lesion.report.values import POINTS, WHOLE_SHARE
 from lesion.statistics.critical import POWER
 from lesion.studies.ablation.plan import RULE
 from lesion.studies.ablation.result import Material, Outcome, Planned, Prospect
+from lesion.studies.ablation.sweep import alike
 
 
 @rule
@@ -76,12 +77,11 @@ def prospects(of: Sequence[Prospect]) -> Rows:
 
 def powers(of: Sequence[Prospect], names: Mapping[str, str]) -> list[str]:
     """The power of the planned tests of each kind on each task, a line each, for a terminal; tasks by these names."""
-    kinds = dict.fromkeys((each.task, each.expect, each.items) for each in of)
     lines = []
-    for task, expect, items in kinds:
-        own = [each for each in of if (each.task, each.expect) == (task, expect)]
+    for own in alike(of, "task", "expect"):
         chances = ", ".join(f"{WHOLE_SHARE.text(e.power)} at {WHOLE_SHARE.text(e.baseline)}" for e in own)
-        lines.append(f"{expect} for {names[task]} ({wording.counted(items, 'item')}): {chances}")
+        first = own[0]
+        lines.append(f"{first.expect} for {names[first.task]} ({wording.counted(first.items, 'item')}): {chances}")
     return lines
 
 

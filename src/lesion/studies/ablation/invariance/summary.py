@@ -51,6 +51,7 @@ from lesion.studies.ablation.invariance.result import (
     axes,
 )
 from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.sweep import alike
 
 if TYPE_CHECKING:
     from lesion.studies.ablation.result import AblationSummary
@@ -312,10 +313,8 @@ def onsets(axis: Axis, own: Mapping[str, Measured]) -> list[Onset]:
 
 def _since(holds: Sequence[bool]) -> int | None:
     """The place from which on it holds everywhere; None where it does not hold at the last."""
-    place = len(holds)
-    while place and holds[place - 1]:
-        place -= 1
-    return place if place < len(holds) else None
+    at_the_end = sum(1 for _ in itertools.takewhile(bool, reversed(holds)))
+    return len(holds) - at_the_end if at_the_end else None
 
 
 def _joined(family: Family, own: Mapping[str, Measured]) -> list[tuple[str, str, Kind]]:
@@ -341,15 +340,15 @@ def _common(first: Measured, second: Measured) -> tuple[int, ...]:
 
 
 def _pairs(study: Study, joined: Sequence[tuple[str, str, Kind]], own: Mapping[str, Measured]) -> list[Pair]:
-    by_kind: dict[Kind, list[Pair]] = {"variant": [], "time": []}
+    rows = []
     for a, b, kind in joined:
         layers = _common(own[a], own[b])
         first, second = (each.at(layers) for name in (a, b) if (each := own[name].profile) is not None)
         order = agreement(first, second, study.level, study.seed)
         same = {name: getattr(order, name) for name in ("p_least", "ceiling", "same_top", "top_share", "top_two")}
         rho = Estimate(value=order.rho, p=order.p)  # without p where a profile ranks nothing
-        by_kind[kind].append(Pair(a=a, b=b, kind=kind, rho=rho, true=true(order), **same))
-    return [pair for pairs in by_kind.values() for pair in with_corrected(pairs, "rho")]
+        rows.append(Pair(a=a, b=b, kind=kind, rho=rho, true=true(order), **same))
+    return [pair for pairs in alike(rows, "kind") for pair in with_corrected(pairs, "rho")]
 
 
 def _overlap(a: str, b: str, kind: Kind, own: Mapping[str, Measured]) -> Overlap:
