@@ -88,6 +88,7 @@ def records(models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS) ->
     columns = ["model_name", "edit", "task", "item", "text", "tokens", "finish", "correct", "parsed"]
     asked = pd.DataFrame(items, columns=["task", "item", "question", "gold", "group"])
     given = pd.DataFrame(answers, columns=columns).assign(model="m", decoding="greedy", prompt_style="plain")
+    given["scores"] = given["ranks"] = [()] * len(given)
     return given.merge(asked.drop(columns="group"), on=["task", "item"], how="left"), asked
 
 

@@ -69,6 +69,8 @@ def study(
     frame = pd.DataFrame(
         answers, columns=["model_name", "edit", "task", "item", "text", "tokens", "finish", "correct", "parsed"]
     )
+    frame["engine"] = "e"
+    frame["scores"] = frame["ranks"] = [()] * len(frame)
     of_items = pd.DataFrame(items, columns=["task", "item", "question", "gold", "group"])
     plan = {chosen.name: [ScaleBlock(layer, 0.0) for layer in range(LAYERS)] for chosen in asked.models}
     summary = summarise(asked, plan, frame, of_items)

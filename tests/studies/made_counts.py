@@ -19,7 +19,7 @@ def counted(edits: Sequence[PlaceEdit], right: Mapping[str, Sequence[int]], mode
     rows = [
         {
             "model_name": model, "task": task, "edit": edit, "item": f"i{item}", "correct": item < count,
-            "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
+            "finish": "stop", "parsed": "1", "scores": (), "ranks": (), "text": "1", "tokens": 1, "engine": "e",
         }
         for model in models
         for task, counts in right.items()

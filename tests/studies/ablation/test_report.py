@@ -13,7 +13,7 @@ from page_checks import HOSTILE, hostile_study, inflated
 from lesion.errors import LesionError
 from lesion.report.publishing import html
 from lesion.studies.ablation import report as page
-from lesion.studies.ablation.result import read_layers
+from lesion.studies.ablation.result import read_finished
 from written import write_layers
 
 
@@ -71,7 +71,7 @@ def test_the_layers_of_a_damaged_summary_are_refused_with_advice(tmp_path):
     path = tmp_path / "summary.json"
     path.write_text(path.read_text("utf-8").replace('"cells"', '"cell"', 1))
     with pytest.raises(LesionError, match=r"is damaged .*lesion report"):
-        read_layers(tmp_path)
+        read_finished(tmp_path, ["base"])
 
 
 def test_a_full_disk_leaves_the_former_report_whole_and_nothing_beside_it(tmp_path, monkeypatch):

@@ -39,6 +39,9 @@ def answers(seed: int = 0) -> pd.DataFrame:
                             "finish": str(rng.choice(["stop", "length", "nonfinite"], p=[0.7, 0.2, 0.1])),
                             "text": "",
                             "parsed": None if rng.random() < 0.3 else "42",
+                            "scores": (),
+                            "ranks": (),
+                            "engine": "e",
                         }
                     )
     frame = pd.DataFrame(rows, dtype=object).astype({"correct": bool})  # as the store hands them out

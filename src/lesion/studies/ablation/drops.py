@@ -69,7 +69,7 @@ def drops(
 
 def compares(answers: pd.DataFrame) -> bool:
     """Whether every answer holds the log-probabilities of the right token and what tempts."""
-    return "ranks" in answers and len(answers) > 0 and bool(answers["ranks"].map(len).ge(2).all())
+    return len(answers) > 0 and bool(answers["ranks"].map(len).ge(2).all())
 
 
 def margins(
@@ -189,9 +189,6 @@ def _read(answers: pd.DataFrame) -> tuple[Right, Right, Float[np.ndarray, " item
 
     Only contrasts have ranks, and not where logits were not finite: such an answer chooses nothing and is wrong.
     """
-    if "ranks" not in answers:
-        nothing = np.zeros(len(answers), dtype=bool)
-        return nothing, nothing, np.ones(len(answers))
     answered = zip(answers["scores"], answers["ranks"], strict=True)
     whole = [tuple(scores[len(ranks) :]) if len(ranks) else () for scores, ranks in answered]
     with_rivals = np.array([len(each) > 1 for each in whole], dtype=bool)

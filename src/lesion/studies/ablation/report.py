@@ -263,9 +263,7 @@ def _marks(material: Material) -> Iterator[Mark]:
         panel=("model", "unit", "factor", "task"), wide=True, name="accuracy",
         caption=(meaning * (not mapped)).strip(),
     )  # fmt: skip
-    rows = ["task", *(name for name in ("factor", "model") if name in differing or (differing and name == "factor"))][
-        -1
-    ]
+    rows = "model" if "model" in differing else "factor" if differing else "task"
     panel = tuple(name for name in ("unit", "factor", "task") if name != rows)
     cells_map = Map(
         "drop", "layer", rows, "marked", panel=panel, wide=True, name="drop", depth="blocks",

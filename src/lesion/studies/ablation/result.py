@@ -381,13 +381,6 @@ class Material:
         return wording.among(model, [other.model for other in self.summary.models])
 
 
-def read_layers(folder: Path) -> AblationSummary | None:
-    """The summary of a layer study in a folder; None where it has none, or one of another kind."""
-    if summary_kind(folder) != "layers":
-        return None
-    return read_summary(AblationSummary, folder, f"`lesion report {folder}` writes it anew")
-
-
 def read_finished(folder: str | Path, models: Sequence[str]) -> AblationSummary:
     """The full table of a layer study that somebody named, of one of these models at least."""
     path = named(folder, "study") / SUMMARY
@@ -395,7 +388,8 @@ def read_finished(folder: str | Path, models: Sequence[str]) -> AblationSummary:
         raise UsageError(
             f"There is no {path}; --study is the folder of a finished layer study, such as `lesion ablate` leaves it."
         )
-    summary = read_layers(path.parent)
+    again = f"`lesion report {path.parent}` writes it anew"
+    summary = read_summary(AblationSummary, path.parent, again) if summary_kind(path.parent) == "layers" else None
     if summary is None:
         raise UsageError(
             f"{path} does not hold a layer study; --study is the folder of one, such as `lesion ablate` leaves it."

@@ -118,7 +118,7 @@ def summarise(
         models.append(ModelResult(model=model, tasks=apart(tasks, study.level), texts=texts))
     if study.screens:
         notes += map(no_screen, dict.fromkeys(unscreened))
-    engines = list(dict.fromkeys(answers.get("engine", ())))
+    engines = list(dict.fromkeys(answers["engine"]))
     if len(engines) > 1:
         notes.append(
             f"Answers were given by more than one engine: {'; '.join(each or 'not recorded' for each in engines)}."
@@ -388,8 +388,6 @@ FEW_TEXTS = 5
 
 def is_running_text(answers: pd.DataFrame) -> bool:
     """Whether these are log-probabilities of one text each, of which none is right or wrong."""
-    if "scores" not in answers:
-        return False
     return any(len(scores) == 1 and not text for scores, text in zip(answers["scores"], answers["text"], strict=True))
 
 

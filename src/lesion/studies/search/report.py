@@ -49,7 +49,7 @@ from lesion.studies.truncation.report import (
     one_answer,
     size,
 )
-from lesion.studies.truncation.result import GAIN, Gained
+from lesion.studies.truncation.result import GAIN, Gained, Unit
 
 
 def _margin(summary: SearchSummary) -> str:
@@ -275,22 +275,21 @@ def what_luck_gives(summary: SearchSummary) -> Iterable[Claim]:
             yield Claim((f"{first}; {second}.",), (row,))
 
 
-READING = (
-    "A screen by the log-probability of the gold answers halves the candidates on items of its own; accuracy on other"
-    " items chooses; the test items are seen by neither. Of running text both go by the log-probability of a token.",
-    "By luck: the sign of what an item gains is drawn anew, the same for all candidates, and the choice is repeated.",
-    "Cheapest: of every length the run whose loss is smallest on the items that choose. That it is no worse than a"
-    " margin says nothing of other tasks; give them as controls.",
-)
-
-
 @dataclass(frozen=True)
 class SearchResult(SearchedResult[SearchSummary]):
     """A search over layouts: its numbers, and how what it chose is written as a checkpoint."""
 
     SUMMARY = SearchSummary
     EYEBROW = "search of layouts"
-    READING = READING
+    READING = (
+        "A screen by the log-probability of the gold answers halves the candidates on items of its own; accuracy on"
+        " other items chooses; the test items are seen by neither. Of running text both go by the log-probability of a"
+        " token.",
+        "By luck: the sign of what an item gains is drawn anew, the same for all candidates, and the choice is"
+        " repeated.",
+        "Cheapest: of every length the run whose loss is smallest on the items that choose. That it is no worse than a"
+        " margin says nothing of other tasks; give them as controls.",
+    )
     TESTED = (
         "Candidates were chosen on other items than they are tested on;{gains} losses within a margin, and"
         " perplexities, by intervals corrected for their number (Bonferroni). Brackets: {level} intervals, those of"
@@ -413,29 +412,20 @@ def _full(changes: Iterable[float | None]) -> float:
 def _compared(summary: SearchSummary) -> Iterator[Gained]:
     """The chosen candidates on test items, their rivals, where they were chosen, and what luck gives there."""
     chosen = {choice.contest: choice for choice in summary.choices}
-    for test in (test for test in summary.tests if not test.control):
+    for test in (test for test in summary.every_test if not test.control):
         choice, bars = chosen[test.contest], [(test.candidate, "test items", test.gain)]
         if gains := summary.gains_of_rivals(test):
             mean = Estimate(value=float(np.mean(gains)), low=min(gains), high=max(gains))
             bars.append((f"{len(gains)} random: {summary.row(test.candidate).how}", "random candidates", mean))
         if forbidden := summary.without_tokens(test):
             bars.append((forbidden.name, "form of the answer", forbidden.gain))
-        if choice.contest == BETTER:
-            bars.append((f"{test.candidate}, chosen on these", "items that chose it", Estimate(value=choice.gain)))
-        if choice.luck is not None:
-            bars.append((f"best of {choice.finalists} by luck alone", "luck", choice.luck))
-        yield from (Gained(task=test.task, name=name, what=what, gain=gain) for name, what, gain in bars)
-    for text in (text for text in summary.texts if not text.control):
-        choice, bars = chosen[text.contest], [(text.candidate, "test items", text.gain)]
-        if gains := [-math.log(rival) for rival in text.rivals if rival]:
-            mean = Estimate(value=float(np.mean(gains)), low=min(gains), high=max(gains))
-            bars.append((f"{len(gains)} random: {summary.row(text.candidate).how}", "random candidates", mean))
-        if rival := summary.at_temperature(text):
+        if rival := summary.at_temperature(test):
             bars.append((f"temperature {FIGURES.text(rival.temperature)}", "temperature", gain_of(rival.ratio)))
         if choice.luck is not None:
-            bars.append((f"{text.candidate}, chosen on these", "items that chose it", Estimate(value=choice.gain)))
+            bars.append((f"{test.candidate}, chosen on these", "items that chose it", Estimate(value=choice.gain)))
             bars.append((f"best of {choice.finalists} by luck alone", "luck", choice.luck))
-        yield from (Gained(task=text.task, name=name, what=what, gain=gain, unit="nats") for name, what, gain in bars)
+        unit: Unit = "nats" if isinstance(test, TextTest) else "points"
+        yield from (Gained(task=test.task, name=name, what=what, gain=gain, unit=unit) for name, what, gain in bars)
 
 
 def _checks(summary: SearchSummary) -> Iterator[Check]:

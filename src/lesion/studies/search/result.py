@@ -272,6 +272,11 @@ class SearchSummary(Summary):
     forbidden: tuple[Forbidden, ...] = omitted(())
     temperatures: tuple[AtTemperature, ...] = omitted(())
 
+    @property
+    def every_test(self) -> tuple[CandidateTest | TextTest, ...]:
+        """The tests on tasks and controls, of accuracy and then of perplexity."""
+        return *self.tests, *self.texts
+
     def of(self, contest: str, *, control: bool = False) -> list[CandidateTest]:
         """The tests of a contest on tasks, or on controls."""
         return [test for test in self.tests if test.contest == contest and test.control == control]
@@ -282,21 +287,22 @@ class SearchSummary(Summary):
 
     def worse_beside(self, test: CandidateTest | TextTest) -> list[str]:
         """The other tasks and controls that are shown to lose more than the margin with the same candidate."""
-        every: list[CandidateTest | TextTest] = [*self.tests, *self.texts]
-        own = [each for each in every if each.contest == test.contest and each.task != test.task]
+        own = [each for each in self.every_test if each.contest == test.contest and each.task != test.task]
         return [each.task for each in own if each.verdict == "worse"]
 
-    def gains_of_rivals(self, test: CandidateTest) -> list[float]:
-        """What the rivals of a tested candidate gain on its task."""
+    def gains_of_rivals(self, test: CandidateTest | TextTest) -> list[float]:
+        """What the rivals of a tested candidate gain on its task; of perplexities those that are finite."""
+        if isinstance(test, TextTest):
+            return [-math.log(rival) for rival in test.rivals if rival]
         own = [each for each in self.rivals if (each.contest, each.task) == (test.contest, test.task)]
         return [rival.gain.value or 0.0 for rival in own]
 
-    def without_tokens(self, test: CandidateTest) -> Forbidden | None:
+    def without_tokens(self, test: CandidateTest | TextTest) -> Forbidden | None:
         """Beside the gain of a test, that of forbidding first tokens."""
         own = (row for row in self.forbidden if (row.contest, row.task) == (test.contest, test.task))
         return next(own, None)
 
-    def at_temperature(self, text: TextTest) -> AtTemperature | None:
+    def at_temperature(self, text: OfChosen) -> AtTemperature | None:
         """Beside a perplexity that falls, that of the unedited model at a temperature."""
         own = (row for row in self.temperatures if (row.contest, row.task) == (text.contest, text.task))
         return next(own, None)

@@ -198,13 +198,6 @@ def how_the_search_went(summary: TruncationSummary) -> Iterable[Claim]:
         yield Claim(tuple(sentences), () if best is None else (best,))
 
 
-READING = (
-    "A cell replaces one matrix by a part of its spectrum: the largest singular values (top) or the smallest (bottom),"
-    " keep being the fraction of the rank.",
-    "That a removal helps does not show that the removed part of the spectrum is special: it must be better than all of"
-    " its rivals. First tokens are forbidden at decoding, those of the unedited model's most frequent wrong answers on"
-    " validation items; random subspaces, a deleted branch and a constant factor stand in the place of the cut.",
-)
 CHOSEN_APART = "Chosen on other items than it is tested on."
 METHOD = "Truncations are tried on validation items; the best is tested on items that the search never saw."
 
@@ -249,7 +242,14 @@ class TruncationResult(SearchedResult[TruncationSummary]):
     SUMMARY = TruncationSummary
     EYEBROW = "truncation of weights"
     CHAPTER = (METHOD, "Truncation")
-    READING = READING
+    READING = (
+        "A cell replaces one matrix by a part of its spectrum: the largest singular values (top) or the smallest"
+        " (bottom), keep being the fraction of the rank.",
+        "That a removal helps does not show that the removed part of the spectrum is special: it must be better than"
+        " all of its rivals. First tokens are forbidden at decoding, those of the unedited model's most frequent wrong"
+        " answers on validation items; random subspaces, a deleted branch and a constant factor stand in the place of"
+        " the cut.",
+    )
     TESTED = (
         "The cut was chosen on validation items and tested on others by McNemar's exact test; p are not corrected for"
         " several tasks. Brackets: {level} intervals."

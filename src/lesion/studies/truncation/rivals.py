@@ -90,7 +90,7 @@ class Rivals:
         task, test = self.search.parts.tasks[choice], self.search.parts.test[choice]
         answers = [self.search.cache.answers(choice, test, each).forced for each in (BASELINE, *edits)]
         paired = [place for place, whole in enumerate(answers[0]) if len(whole) > 1]
-        counts = {"pair": [len(answers[0][place]) for place in paired]}
+        counts: dict[Literal["pair", "relation"], list[int]] = {"pair": [len(answers[0][place]) for place in paired]}
         right = {"pair": [np.array([forced(each[place]) for place in paired], dtype=bool) for each in answers]}
         if has_relations(task):
             among = Relation(task)
@@ -101,18 +101,17 @@ class Rivals:
                 self._evaluate({named: among}, {named: items}, edits)
                 counts["relation"] = [len(item.choices) for item in items]
                 right["relation"] = [self._right(named, items, each) for each in (BASELINE, *edits)]
-        whats: tuple[Literal["pair", "relation"], ...] = ("pair", "relation")
         return [
             Rival(
                 task=choice.name,
                 what=what,
                 rival=str(BASELINE),
-                candidates=float(np.mean(counts[what])),
-                chance=float(np.mean([1 / size for size in counts[what]])),
+                candidates=float(np.mean(sizes)),
+                chance=float(np.mean([1 / size for size in sizes])),
                 **self._compared(*right[what]),
             )
-            for what in whats
-            if counts.get(what)
+            for what, sizes in counts.items()
+            if sizes
         ]
 
     def _in_place_of(self, edit: Edit) -> list[Rival]:
@@ -151,8 +150,8 @@ class Rivals:
         if unedited is not None:
             numbers["gain"] = Estimate.dropped(unedited, alone, level).negative
         for each in edited:
-            numbers |= {"edited": Estimate.of(accuracy(each, level))}
-            numbers |= {"beyond": Estimate.dropped(alone, each, level).negative}
+            numbers["edited"] = Estimate.of(accuracy(each, level))
+            numbers["beyond"] = Estimate.dropped(alone, each, level).negative
         return numbers
 
     def _evaluate(self, tasks: Mapping[TaskChoice, Task], items: Items, edits: Sequence[Edit]) -> None:

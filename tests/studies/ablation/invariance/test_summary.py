@@ -52,7 +52,8 @@ def told(
                     {"model_name": model, "task": task, "edit": str(edit), "item": f"i{n}", "correct": bool(entry)}
                     for n, entry in enumerate(kept)
                 ]
-    frame = pd.DataFrame(rows).assign(finish="stop", parsed="1", text="1")
+    frame = pd.DataFrame(rows).assign(finish="stop", parsed="1", text="1", engine="e")
+    frame["scores"] = frame["ranks"] = [()] * len(frame)
     frame = frame.sample(frac=1, random_state=1)  # the order of the answers says nothing
     asked = pd.DataFrame(
         [{"task": task, "item": f"i{n}", "gold": "1"} for task in (MATHS, RECALL) for n in range(items)]

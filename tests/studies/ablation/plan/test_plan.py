@@ -51,7 +51,7 @@ def summarised(plan: Study, sums, edits, lost):
     rows = [
         {
             "model_name": "tiny:llama", "task": str(sums), "edit": edit, "item": f"i{item}", "correct": item >= wrong,
-            "finish": "stop", "parsed": "1", "scores": (), "text": "1", "tokens": 1, "engine": "e",
+            "finish": "stop", "parsed": "1", "scores": (), "ranks": (), "text": "1", "tokens": 1, "engine": "e",
         }
         for edit, wrong in lost.items()
         for item in range(ITEMS)

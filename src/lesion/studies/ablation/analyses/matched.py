@@ -105,7 +105,7 @@ def _known(answers: pd.DataFrame, task: str) -> dict[str, float]:
     """The log-odds of the right answer of every item that is right without an edit, in nats."""
     of_task = answers[answers["task"] == task]
     unedited = by_edit(of_task).get(str(BASELINE))
-    if unedited is None or "scores" not in answers:
+    if unedited is None:
         return {}
     golds = by_edit(answers[answers["task"] == gold_name(task)]).get(str(BASELINE))
     right = unedited.index[verdicts(unedited)]
