@@ -74,5 +74,5 @@ def study(
     of_items = pd.DataFrame(items, columns=["task", "item", "question", "gold", "group"])
     plan = {chosen.name: [ScaleBlock(layer, 0.0) for layer in range(LAYERS)] for chosen in asked.models}
     summary = summarise(asked, plan, frame, of_items)
-    shared = invariance(asked, summary, frame, of_items)
+    shared = invariance(asked, summary, frame, of_items, dict.fromkeys(plan, LAYERS))
     return summary.model_copy(update={"invariance": shared}), frame, of_items

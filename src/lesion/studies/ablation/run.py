@@ -50,13 +50,10 @@ def note_other_plan(run: Run, plan: StopPlan) -> None:
         return
     with Store.read(run.folder) as store:
         before = tomllib.loads(store.study[1]).get("stop") if len(store) else None
-    if before is None:
-        return
-    effect, level, rule = before["effect"], before["level"], before.get("rule", plan.rule)
-    if (effect, level, rule) != (plan.effect, plan.level, plan.rule):
+    if before is not None and (earlier := StopPlan(**before)) != plan:
         run.watcher.note(
-            f"The answers there were looked at before with effect {effect:g}, level {level:g} and {rule}. Wrong calls"
-            " are limited for an effect and a rule that are chosen before anybody looks."
+            f"The answers there were looked at before with effect {earlier.effect:g}, level {earlier.level:g} and"
+            f" {earlier.rule}. Wrong calls are limited for an effect and a rule that are chosen before anybody looks."
         )
 
 

@@ -239,13 +239,13 @@ class Search:
             return float(np.mean([mean_of(self.cache.golds(choice, items[choice], edit)) for choice in items]))
 
         self.screen, baseline = screen, mean(BASELINE)
-        means = [mean(edit) for edit in self.cells]
-        self.screened = {edit: gold_gain(baseline, gold) for edit, gold in zip(self.cells, means, strict=True)}
-        order = sorted(range(len(means)), key=lambda index: -means[index])
+        means = {edit: mean(edit) for edit in self.cells}
+        self.screened = {edit: gold_gain(baseline, gold) for edit, gold in means.items()}
+        order = sorted(means, key=means.__getitem__, reverse=True)
         rest = order[screen.best :]
         drawn = np.random.default_rng(self.study.seed).choice(len(rest), min(screen.random, len(rest)), replace=False)
         kept = {*order[: screen.best], *(rest[index] for index in drawn)}
-        self.evaluated = [edit for index, edit in enumerate(self.cells) if index in kept]
+        self.evaluated = [edit for edit in self.cells if edit in kept]
 
     def _alive(self) -> list[Truncate]:
         """The cells that are not given up: those worse than the baseline are, at looks after some of the items."""

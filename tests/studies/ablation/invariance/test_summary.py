@@ -37,9 +37,9 @@ def told(
     """Invariance and summary of models that lose these parts of what they can do per layer; None: can do nothing."""
     study = Study.make(models=models or [BASE, *CHILDREN], tasks=[MATHS, RECALL], items=items, **values)
     rng = np.random.default_rng(0)
-    rows, plan = [], {}
+    rows, plan, blocks = [], {}, {}
     for model, of_tasks in profiles.items():
-        depth = max(len(drops) for drops in of_tasks.values() if drops)
+        blocks[model] = depth = max(len(drops) for drops in of_tasks.values() if drops)
         plan[model] = [ScaleBlock(layer) for layer in range(first, depth)]
         for task, drops in of_tasks.items():
             right = rng.random(items) < (0.0 if drops is None else 0.9)
@@ -59,7 +59,7 @@ def told(
         [{"task": task, "item": f"i{n}", "gold": "1"} for task in (MATHS, RECALL) for n in range(items)]
     )
     summary = summarise(study, plan, frame, asked)
-    return invariance(study, summary, frame, asked), summary
+    return invariance(study, summary, frame, asked, blocks), summary
 
 
 def family(profiles: Mapping[str, Mapping[str, list[float] | None]], **values: Any) -> FamilyResult:

@@ -89,15 +89,10 @@ def come_apart(pairs: Sequence[Dissociation]) -> Iterable[Claim]:
     Says: A and B come apart in both directions: block L is critical for A and spares B; block M the other way round.
     Needs: a place that is critical for the one task and spares the other, by its two tests, in both directions
     """
-    for model in dict.fromkeys(pair.model for pair in pairs):
-        for pair in [pair for pair in pairs if pair.model == model and pair.double][:MOST]:
+    for own in alike((pair for pair in pairs if pair.double), "model"):
+        for pair in own[:MOST]:
             ends = (pair.first_layers, pair.first, pair.second), (pair.second_layers, pair.second, pair.first)
             either = [critical_and_spared(pair.unit, layers, pair.factor, *tasks) for layers, *tasks in ends]
-            yield Claim(
-                (
-                    f"{pair.first} and {pair.second} come apart in both directions.",
-                    *(f"{wording.capital(text)}." for text in either),
-                ),
-                (pair,),
-                wording.among(model, [other.model for other in pairs]),
-            )
+            first = f"{pair.first} and {pair.second} come apart in both directions."
+            sentences = (first, *(f"{wording.capital(text)}." for text in either))
+            yield Claim(sentences, (pair,), wording.among(pair.model, [other.model for other in pairs]))

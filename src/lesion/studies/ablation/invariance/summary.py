@@ -209,23 +209,21 @@ def invariance(
     summary: AblationSummary,
     answers: pd.DataFrame,
     items: pd.DataFrame,
-    blocks: Mapping[str, int] | None = None,
+    blocks: Mapping[str, int],
     distances: Mapping[str, float] | None = None,
 ) -> Invariance | None:
     """How far the models of each family agree; None where no two models of the study belong to one family.
 
     Of the edits of the study, heads left out, those of whole blocks at factor 0 are compared where there are any, else
     the first unit and factor. A model and task without complete answers is left out until it has them. `blocks` is the
-    number of blocks by model name; where all layers are ablated, their number says it. `distances`: of models from
-    their base.
+    number of blocks by model name; `distances`: of models from their base.
     """
     units = [unit for unit in study.edits.unit if unit in UNITS]
     if not units:
         return None  # heads of models that were trained apart have no common numbering
     unit: Unit = "block" if "block" in units else units[0]
     factor = 0.0 if 0.0 in study.edits.factor else study.edits.factor[0]
-    depths = {model: 1 + max(result.planned) for model, result in summary.results if result.planned}
-    members = families(study.models, {**(depths if study.edits.layers == "all" else {}), **(blocks or {})}, distances)
+    members = families(study.models, blocks, distances)
     if not members:
         return None
     names = {member.model for family in members for member in family.members}
