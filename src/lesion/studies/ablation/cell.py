@@ -191,12 +191,12 @@ class Cell(Place, Scores):
     @property
     def falls(self) -> bool:
         """Whether accuracy is lower under the edit, by its corrected test."""
-        return self.drop.is_shown and (self.drop.value or 0.0) > 0
+        return self.drop.is_shown and self.size > 0
 
     @property
     def gained(self) -> bool:
         """Whether accuracy is higher under the edit, by its corrected test."""
-        return self.drop.is_shown and (self.drop.value or 0.0) < 0
+        return self.drop.is_shown and self.size < 0
 
 
 class Unedited(Row):
@@ -293,8 +293,7 @@ class Curve:
     @property
     def marked(self) -> list[Cell]:
         """Its marked cells, the largest drop first."""
-        cells = (cell for cell in self.cells if cell.marked)
-        return sorted(cells, key=lambda cell: (-(cell.drop.value or 0.0), cell.layer))
+        return sorted((cell for cell in self.cells if cell.marked), key=lambda cell: (-cell.size, cell.layer))
 
     @property
     def layers(self) -> set[int]:

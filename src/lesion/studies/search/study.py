@@ -87,14 +87,10 @@ class SearchStudy(EditSearch):
     )
 
     @model_validator(mode="after")
-    def _apart(self) -> SearchStudy:
+    def _evaluated(self) -> SearchStudy:
         both = {task.name for task in self.tasks} & {control.name for control in self.controls}
         if both:
             raise ValueError(f"{min(both)} is a task of the search and cannot be its own control; leave one out.")
-        return self
-
-    @model_validator(mode="after")
-    def _acts(self) -> SearchStudy:
         for name, families in OF.items():
             if getattr(self, name) != type(self).model_fields[name].default and not {*families} & {*self.family}:
                 one = one_of(Literal[families])
