@@ -6,9 +6,10 @@ A study's `result.py` builds its summary from the values of `lesion.report.value
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,7 +74,16 @@ class RankAgreement(Row):
 
 
 S = TypeVar("S", bound=Summary)
+T = TypeVar("T")
 V = TypeVar("V", bound=Value)
+
+
+def alike(every: Iterable[T], *names: str) -> list[list[T]]:
+    """Rows, edits, or what else has these attributes, in groups that have the same model, task, unit or factor."""
+    groups: dict[Hashable, list[T]] = {}
+    for each in every:
+        groups.setdefault(attrgetter(*names)(each), []).append(each)
+    return list(groups.values())
 
 
 def with_corrected(rows: Sequence[V], field: str, tests: int = 0) -> list[V]:

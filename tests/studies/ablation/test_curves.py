@@ -2,7 +2,7 @@
 
 from made import form, study, valid
 
-from lesion.studies.ablation.sweep import alike
+from lesion.core.values import alike
 
 
 def test_curves_are_grouped_by_what_they_share():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain, product
 from typing import NamedTuple
 
+from lesion.core.values import alike
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.values import POINTS, SHARE, WHOLE_POINTS, WHOLE_SHARE
@@ -15,7 +16,6 @@ from lesion.statistics.critical import SHARE as CRITICAL
 from lesion.statistics.detectable import smallest_drop
 from lesion.studies.ablation.cell import Cell, Curve, named, places, plural, under
 from lesion.studies.ablation.result import WITHOUT_CHAT, Material
-from lesion.studies.ablation.sweep import alike
 
 WORDS = 25
 """The answer of a page has so many words at most."""

@@ -16,6 +16,7 @@ from lesion.core.clustered_intervals import ClusteredTask, OverClusters, copied_
 from lesion.core.database import FILE as DATABASE
 from lesion.core.options import asking, of_tasks
 from lesion.core.result import StudyResult
+from lesion.core.values import alike
 from lesion.edits.edit import BASELINE
 from lesion.edits.replace import REPLACED_UNITS
 from lesion.report import browser, checks, wording
@@ -48,7 +49,6 @@ from lesion.studies.ablation.cell import Cell, Labels, Scores, Unedited, named, 
 from lesion.studies.ablation.drops import Forced
 from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary, Material
-from lesion.studies.ablation.sweep import alike
 
 QUESTION = "Which blocks does each skill depend on?"
 METHOD = (

@@ -16,6 +16,7 @@ from lesion.core.row import StoredAnswer, answer_key
 from lesion.core.run import Evaluation, Pending, Run, refuse_scored
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, TaskChoice
+from lesion.core.values import alike
 from lesion.engines.engine import Decoding, Engine
 from lesion.errors import UsageError
 from lesion.models.load import Model, peek
@@ -27,7 +28,7 @@ from lesion.studies.ablation.report import AblationResult
 from lesion.studies.ablation.screening import ITEMS, chosen_edits, no_screen
 from lesion.studies.ablation.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan, Study
-from lesion.studies.ablation.sweep import PlaceEdit, alike, referring, refuse_many_neurons, sweep
+from lesion.studies.ablation.sweep import PlaceEdit, referring, refuse_many_neurons, sweep
 from lesion.tasks.catalogue import find
 from lesion.tasks.early import TOKENS, EarlyAnswers, said
 from lesion.tasks.prompts import resolve

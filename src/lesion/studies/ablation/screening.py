@@ -16,13 +16,14 @@ from jaxtyping import Float, Int
 from scipy.stats import rankdata
 
 from lesion.core.rates import by_edit, complete, first_scores
+from lesion.core.values import alike
 from lesion.edits.edit import BASELINE
 from lesion.report.values import Estimate
 from lesion.report.wording import counted
 from lesion.statistics.agreement import rank_correlation
 from lesion.studies.ablation.cell import Cell
 from lesion.studies.ablation.result import Agreement, Amount, Loss, Screen, TaskResult
-from lesion.studies.ablation.sweep import PlaceEdit, alike, place_of_edit, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, place_of_edit, text_of
 from lesion.tasks.wrapped import gold_name
 
 ITEMS = 100  # of a task that are screened at most: the first of the draw

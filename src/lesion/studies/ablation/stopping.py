@@ -18,10 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from jaxtyping import Bool
 
+from lesion.core.values import alike
 from lesion.edits.edit import BASELINE
 from lesion.statistics.sequential_families import EXCEEDS, NOT, OPEN, Decision, Standing
 from lesion.studies.ablation.study import StopPlan
-from lesion.studies.ablation.sweep import PlaceEdit, alike, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, text_of
 
 FIRST = 12  # items of the first round: few cells can be decided before
 BUDGET = 64  # requests of a round at least: few open cells are asked more items at once, so that batches stay full

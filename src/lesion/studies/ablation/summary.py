@@ -15,7 +15,7 @@ from jaxtyping import Bool
 
 from lesion.core.clustered_intervals import OverClusters, Sharing
 from lesion.core.rates import approximate, by_edit, complete, first_scores, rates, verdicts
-from lesion.core.values import with_corrected
+from lesion.core.values import alike, with_corrected
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Unit
 from lesion.report.values import Estimate
@@ -50,7 +50,7 @@ from lesion.studies.ablation.result import (
 from lesion.studies.ablation.screening import chosen_edits, limited, no_screen, screened
 from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import PlaceEdit, alike, kind_of, place_of_edit, text_of
+from lesion.studies.ablation.sweep import PlaceEdit, kind_of, place_of_edit, text_of
 from lesion.tasks.item_clusters import Shared, shared
 from lesion.tasks.judges.judge import stands
 from lesion.tasks.task import TRUNCATED

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lesion.edits.edit import Scale
 from lesion.edits.place import UNITS, Part, Unit, address
@@ -173,17 +172,3 @@ def sweep(
         for layer in layers
         for part in _inner(anatomy, unit, layer)
     ]
-
-
-T = TypeVar("T")
-
-
-def alike(every: Iterable[T], *names: str) -> list[list[T]]:
-    """Edits, curves, or what else has these attributes, in groups that have the same model, task, unit or factor.
-
-    Tests are corrected together over the edits of one unit and factor.
-    """
-    groups: dict[Hashable, list[T]] = {}
-    for each in every:
-        groups.setdefault(attrgetter(*names)(each), []).append(each)
-    return list(groups.values())

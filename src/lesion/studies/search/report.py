@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from lesion.core.values import alike
 from lesion.report import wording
 from lesion.report.blocks import Check, Facts, Folded
 from lesion.report.checks import FEW
@@ -185,8 +186,8 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
     margin, of which there is more above guessing
     """
     drops = [test for test in summary.tests if test.contest != BETTER and not test.control]
-    for task in dict.fromkeys(test.task for test in drops):
-        own = tuple(test for test in drops if test.task == task)
+    for own in alike(drops, "task"):
+        task = own[0].task
         kept = [test for test in own if test.verdict == "no worse" and not test.one_answer]
         if kept:
             harmless = [test for test in kept if not summary.worse_beside(test)]
@@ -199,16 +200,16 @@ def what_can_be_left_out(summary: SearchSummary) -> Iterable[Claim]:
             first = f"No run left out is shown to cost less than {_margin(summary)} on {task}"
         change = f"{CHANGE.text(test.gain)} ({counted(test.items, 'test item')})"
         second = f"{_moves(test)}: {change}{_taken(summary, test)}."
-        yield Claim((f"{first}.", second, *_beside_rivals(summary, test)), own)
+        yield Claim((f"{first}.", second, *_beside_rivals(summary, test)), tuple(own))
     yield from _texts_without(summary)
 
 
 def _texts_without(summary: SearchSummary) -> Iterator[Claim]:
     """The same of every task of running text."""
     dropped = [text for text in summary.texts if text.contest != BETTER and not text.control]
-    for task in dict.fromkeys(text.task for text in dropped):
-        read = tuple(text for text in dropped if text.task == task)
-        within, margin = [text for text in read if text.verdict == "no worse"], f"{summary.study.margin:g} %"
+    for read in alike(dropped, "task"):
+        task, margin = read[0].task, f"{summary.study.margin:g} %"
+        within = [text for text in read if text.verdict == "no worse"]
         if within:
             harmless = [text for text in within if not summary.worse_beside(text)]
             text = max(harmless or within, key=lambda text: summary.row(text.candidate).length)
@@ -223,7 +224,7 @@ def _texts_without(summary: SearchSummary) -> Iterator[Claim]:
             texts = [first, *_beside_temperature(summary, text)]
         else:
             texts = [f"{first}.", f"{_perplexity_moves(text)}{UNSHOWN.get(text.gain.side, '')}."]
-        yield Claim((*texts, *_beside_other_runs(summary, text)), read)
+        yield Claim((*texts, *_beside_other_runs(summary, text)), tuple(read))
 
 
 @rule

@@ -16,7 +16,7 @@ from lesion.core.cached_answers import for_golds, gold_tasks, with_golds
 from lesion.core.rates import approximate
 from lesion.core.run import Evaluation, Run
 from lesion.core.study_file import TaskChoice
-from lesion.core.values import SUMMARY
+from lesion.core.values import SUMMARY, alike
 from lesion.edits.edit import BASELINE
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -48,7 +48,6 @@ from lesion.studies.search.search import (
     Contest,
     Networks,
     Search,
-    by_contest,
     candidates,
     running,
     without_effect,
@@ -89,7 +88,7 @@ def run_search(study: SearchStudy, run: Run) -> SearchResult:
         evaluation.ask(gold_tasks(answered))
         evaluation.add(study.model.name, model)
         parts = split(tasks, {choice: items[choice] for choice in tasks}, study.validation)
-        most = max(map(len, by_contest(everyone).values()))
+        most = max(map(len, alike(everyone, "contest")))
         screened = study.screen != "none" and most > study.screen
         halves = {choice: len(own) // 2 if screened else 0 for choice, own in parts.validation.items()}
         search = Search(

@@ -19,6 +19,7 @@ import numpy as np
 from lesion.core.cached_answers import Answers, CachedAnswers, for_golds, with_golds
 from lesion.core.run import Evaluation
 from lesion.core.study_file import ModelChoice, TaskChoice
+from lesion.core.values import alike
 from lesion.edits.edit import BASELINE, SCALES, Edit, ScaleAttention, ScaleBlock, ScaleMlp, Single, composed, number
 from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy
@@ -94,18 +95,10 @@ def without_effect(
     if "truncate" in study.family:
         merged = grid(anatomy, layers, study.matrices, study.keep, study.side)[1]
         notes += merged_note(merged)
-    most, left = max(map(len, by_contest(found).values())), study.screen
+    most, left = max(map(len, alike(found, "contest"))), study.screen
     if left not in ("none", SearchStudy.model_fields["screen"].default) and most <= int(left):
         notes.append(f"Every candidate is evaluated in full: a screen to {left} would leave none out.")
     return notes
-
-
-def by_contest(found: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Candidates by their contest."""
-    contests: dict[str, list[Candidate]] = defaultdict(list)
-    for candidate in found:
-        contests[candidate.contest].append(candidate)
-    return contests
 
 
 def _runs(lengths: Sequence[int], layers: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -349,7 +342,7 @@ class Search:
     screened: dict[Candidate, tuple[float, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.contests = [Contest(name, own) for name, own in by_contest(self.candidates).items()]
+        self.contests = [Contest(own[0].contest, own) for own in alike(self.candidates, "contest")]
 
     @property
     def running(self) -> set[TaskChoice]:

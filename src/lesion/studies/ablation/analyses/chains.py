@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lesion.core.values import with_corrected
+from lesion.core.values import alike, with_corrected
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.report.blocks import Figure, Folded
@@ -28,7 +28,6 @@ from lesion.report.values import POINTS, SHARE, WHOLE_SHARE, Estimate, Number, d
 from lesion.statistics.paired import ALPHA, accuracy, holm, median_shift
 from lesion.studies.ablation.cell import SWEPT, Cell, Curve, Under, named, under
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import alike
 from lesion.tasks.early import early_name, said
 from lesion.tasks.judges.equations import Equation, equations
 from lesion.tasks.judges.failures import FAILURES, Failure, Language, failure

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
+from lesion.core.values import alike
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.parts import Part
@@ -17,7 +18,6 @@ from lesion.report.rows import Rows, column, derived
 from lesion.statistics.spared import rule as spared_rule
 from lesion.studies.ablation.cell import AcrossTasks, Curve, Place, critical_and_spared
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import alike
 
 MOST = 3
 """So many double dissociations of a model are told in claims; the table has them all."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from lesion.core.rates import by_edit, verdicts
+from lesion.core.values import alike
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
@@ -17,7 +18,6 @@ from lesion.report.values import SHARE, Estimate, Form, Number, plain
 from lesion.statistics.half_dose import DRAWS, half_dose, half_dose_interval
 from lesion.studies.ablation.cell import AtBlock, Curve
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import alike
 
 FEWEST = 3
 """So many factors beside 1 make a curve."""

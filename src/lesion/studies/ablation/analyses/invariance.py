@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, Literal
 
+from lesion.core.values import alike
 from lesion.report import wording
 from lesion.report.blocks import Folded, Prose
 from lesion.report.claims import Claim, Standing, rule
@@ -42,7 +43,6 @@ from lesion.studies.ablation.invariance.result import (
     moment,
 )
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import alike
 
 Role = Literal["child", "control", "sibling", "end"]
 STANDING: dict[Word, Standing] = {"holds": "holds", "does not hold": "fails", "cannot tell": "unknown"}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from lesion.core.values import alike
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Map
@@ -19,7 +20,7 @@ from lesion.report.rows import Rows, column
 from lesion.report.values import POINTS
 from lesion.studies.ablation.cell import AtBlock, Cell, Curve, named, plural
 from lesion.studies.ablation.result import KindContrast, Material
-from lesion.studies.ablation.sweep import alike, kind_of
+from lesion.studies.ablation.sweep import kind_of
 
 MOST = 5
 """So many parts of blocks are named in a clause."""

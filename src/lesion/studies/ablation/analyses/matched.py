@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lesion.core.rates import by_edit, verdicts
+from lesion.core.values import alike
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
@@ -29,7 +30,6 @@ from lesion.statistics.paired import holm, paired_drop
 from lesion.statistics.spared import p_spared
 from lesion.studies.ablation.cell import AcrossTasks, Cell, Curve, critical_and_spared
 from lesion.studies.ablation.result import Material
-from lesion.studies.ablation.sweep import alike
 from lesion.tasks.wrapped import gold_name
 
 CALIPER = 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lesion.core.values import alike
 from lesion.report import wording
 from lesion.report.claims import Claim, rule
 from lesion.report.marks import Curves, Map
@@ -12,7 +13,6 @@ from lesion.report.rows import Rows, column, subject
 from lesion.report.values import Estimate
 from lesion.studies.ablation.cell import Labels, under
 from lesion.studies.ablation.result import PERPLEXITY, RATIO, AblationSummary, Material, TextResult, TextUnderEdit
-from lesion.studies.ablation.sweep import alike
 
 MOST = 3
 """So many places are named that raise a perplexity most."""

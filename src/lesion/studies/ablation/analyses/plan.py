@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from lesion.core.values import alike
 from lesion.report import wording
 from lesion.report.blocks import Folded
 from lesion.report.claims import Claim, rule
@@ -14,7 +15,6 @@ from lesion.report.values import POINTS, WHOLE_SHARE
 from lesion.statistics.critical import POWER
 from lesion.studies.ablation.plan import RULE
 from lesion.studies.ablation.result import Material, Outcome, Planned, Prospect
-from lesion.studies.ablation.sweep import alike
 
 
 @rule

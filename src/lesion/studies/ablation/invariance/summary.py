@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from lesion.core.values import with_corrected
+from lesion.core.values import alike, with_corrected
 from lesion.edits.edit import BASELINE
 from lesion.edits.place import UNITS, Unit
 from lesion.report.values import Estimate
@@ -51,7 +51,6 @@ from lesion.studies.ablation.invariance.result import (
     axes,
 )
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.sweep import alike
 
 if TYPE_CHECKING:
     from lesion.studies.ablation.result import AblationSummary
