@@ -225,4 +225,4 @@ def test_some_blocks_alone_can_be_compared_too():
     profiles = {model: {MATHS: upper(STEEP), RECALL: upper(FIRST)} for model in ("base", "instruct", "rlvr")}
     result = family(profiles, first=8, edits={"layers": "8-15"})
     assert task(result).joint.kept_by_all == (8, 10, 13, 15)
-    assert result.members[0].blocks is None  # how many blocks there are is not known from these
+    assert result.members[0].blocks == 16  # as the model has, not as were ablated
