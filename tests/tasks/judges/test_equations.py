@@ -1,11 +1,12 @@
 r"""Equations of chains of thought, against Python's fractions, the calculator marks of GSM8K, and recorded answers."""
 
 import json
+import re
 import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lesion.tasks.judges.equations import equations
@@ -61,6 +62,32 @@ from lesion.tasks.judges.equations import equations
         (r"A = \frac{1}{2}bh = \frac{1}{2}(6)(4) = 12", ["( ( 1 ) / ( 2 ) ) ( 6 ) ( 4 ) = 12"]),
         ("5 + 3 = 9 (5 of Ann), 3 + 4 = 7 (all). 8 per floor * 2 = 16", ["5 + 3 = 9 ✗", "3 + 4 = 7", "8 * 2 = 16"]),
         ("a_3 = 2 + 3 = 5, x₁ + x₂ = 3 + 4 = 7", ["2 + 3 = 5", "3 + 4 = 7"]),
+        (
+            "She earns 9 * 2 = $19 a day. 20 - 4 = 15 dollars for a hat and 3 + 2 = 5 for a cap",
+            ["9 * 2 = 19 ✗", "20 - 4 = 15 ✗", "3 + 2 = 5"],
+        ),
+        ("5 + 3 = 9 goats in Farm X. 2 + 3 = 5 cats in box A", ["5 + 3 = 9 ✗", "2 + 3 = 5"]),
+        (
+            "3 + 4 = 7 y 7 * 2 = 15, 5 + 3 = 8 œufs à Ann, 5 + 3 = 9 в день",
+            ["3 + 4 = 7", "7 * 2 = 15 ✗", "5 + 3 = 8", "5 + 3 = 9 ✗"],
+        ),
+        (r"2\left(5 + 3\right) = 17, 3\left(4\right)=12", ["2 ( 5 + 3 ) = 17 ✗", "3 ( 4 ) = 12"]),
+        ("5+3=8,8*2=16,16-4=13", ["5 + 3 = 8", "8 * 2 = 16", "16 - 4 = 13 ✗"]),
+        ("50*6=300,300*2=600", ["50 * 6 = 300", "300 * 2 = 600"]),
+        ("5 + 3=\n9\n2 + 2 =\n\n$4 a day.", ["5 + 3 = 9 ✗", "2 + 2 = 4"]),
+        ("5 + 3 = *8*, 5 *3* 2 = 30, 2 + 2 = _5 eggs_", ["5 + 3 = 8", "5 * 3 * 2 = 30", "2 + 2 = 5 ✗"]),
+        (
+            "0.1+0.2=0.30000000000000004, 4.35*100 = 434.99999999999994",
+            ["0.1 + 0.2 = 0.30000000000000004", "4.35 * 100 = 434.99999999999994"],
+        ),
+        ("0.1+0.2=0.30000000000000104", ["0.1 + 0.2 = 0.30000000000000104 ✗"]),
+        ("1.000 + 500 = 1.600, 1.125 * 8 = 9", ["1.000 + 500 = 1.600 ✗", "1.125 * 8 = 9"]),
+        ("Day 2 - 5 + 3 = 9, Ann had 9 - 5 + 3 = 8", ["2 - 5 + 3 = 9 ✗", "9 - 5 + 3 = 8 ✗"]),
+        ("50/200 = 25%, 60/2 = 30%, 50/200*100 = 25%", ["50 / 200 = 25%", "60 / 2 = 30%", "50 / 200 * 100 = 25%"]),
+        (
+            "1 hour + 30 minutes = 100 minutes, 3 quarters + 2 dimes = 5 coins, 1 m + 50 cm = 150 cm",
+            ["1 + 30 = 100 ✗", "3 + 2 = 5", "1 + 50 = 150"],
+        ),
         ("共有5＋3＝9个苹果, 5 सेब + 3 सेब = 8 सेब, 5\u00a0+\u00a03 = 8", ["5 + 3 = 9 ✗", "5 + 3 = 8", "5 + 3 = 8"]),
     ],
 )
@@ -82,6 +109,12 @@ def test_what_is_calculated_and_whether_it_is_right(text, found):
         "8 AM + 5 hours = 1 PM", "11 + 3 = 2 pm", "1 hour 15 minutes + 45 minutes = 2 hours",
         "1 hour and 15 minutes + 45 minutes = 2 hours", "90 / 60 = 1 hour 30 minutes",
         "4 boxes of 6 eggs + 2 eggs = 26", r"1/3 = 0.\overline{3}", r"6 / 4 = 1 (1/2)",
+        "a + 3 = 5", "5 + 3 = 8 a + 2", "5 + 5 = 2 a where a = 5", "5 + 5 = 3 more than B.", "5 + 5 = 2 plus a number",
+        "2 dollars x + 3 dollars = 11 dollars", "5 + 5 = 2 of B.", "x\\left(3 + 4\\right) = 14",
+        "17/2=8,5*2=17", "5 + 3 =\n4 + 2 =\n", "5 + 3 =\n2. She buys", "5 + 3 = *8* 2",
+        "7÷2=3……1", "7 / 2 = 3...1", "7 / 2 = 3 余 1", "7 / 2 = 3 Rest 1", "1.000 + 500 = 1.500",
+        "Day 2 - 5 + 3 = 8", "day 1 - 10 + 5 = 15", "50/200 = 0.25%", "1 hour + 30 minutes = 31 minutes",
+        "1 m + 50 cm = 51 cm", "5 dollars + 50 cents = 55 dollars", "1 hour + 30 minutes = 31",
     ],
 )  # fmt: skip
 def test_what_cannot_be_judged_is_no_equation(text):
@@ -105,12 +138,18 @@ def test_two_numbers_are_calculated_as_fractions_are(first, sign, second, off):
     assert found.result == result + off
 
 
-@given(st.integers(0, 99), st.integers(1, 99), st.integers(0, 1000))
+@given(st.integers(0, 99), st.integers(1, 99), st.integers(1, 1000))
+@example(50, 20, 25)
+@example(1, 4, 2)
 def test_a_percentage_is_a_share_rounded_or_cut_off_to_its_decimals_or_a_number(first, second, tenths):
-    (found,) = equations(f"{first} / {second} = {tenths / 10:.1f}%")
     value = Fraction(first, second)
-    near = [abs(value - Fraction(tenths, unit)) * unit <= Fraction(1, 2) for unit in (1000, 10)]
-    assert found.correct == (any(near) or tenths in (value * 1000 // 1, value * 10 // 1))
+    share, number = (
+        abs(value - Fraction(tenths, unit)) * unit <= Fraction(1, 2) or tenths == value * unit // 1
+        for unit in (1000, 10)
+    )
+    left_out = number and not share and tenths <= 10  # 1/4 = 0.2% may be meant as 0.2
+    found = equations(f"{first} / {second} = {tenths / 10:.1f}%")
+    assert [each.correct for each in found] == ([] if left_out else [share or number])
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +163,11 @@ def test_gold_solutions_are_read_without_their_marks_and_are_right(gsm8k):
     bare = [equations("".join(part.partition(">>")[2] or part for part in text.split("<<"))) for text in gsm8k]
     found = [each for own in bare for each in own]
     wrong = [each.written for each in found if not each.correct]
-    assert len(found) >= 0.98 * marks
-    # Slips of the authors themselves, and three texts whose words mislead.
-    assert len(wrong) <= 6, wrong
+    assert len(found) >= 1.03 * marks
+    # Slips of the authors themselves, one of them at two signs of equality, and three texts whose words mislead.
+    assert len(wrong) <= 7, wrong
+    lines = [(line, line.count("<<")) for text in gsm8k for line in text.split("\n")]
+    assert sum(len(equations(re.sub(r"<<.*?>>", "", line))) < count for line, count in lines) <= 120
 
 
 def test_gold_solutions_of_competition_problems_have_hardly_a_wrong_equation(shared):

@@ -30,7 +30,21 @@ _PRODUCT = re.compile(r"(?!st|nd|rd|th)[A-Za-z]{2,3}")
 """Right behind a number, two or three letters that are no unit are a product, as in 2xy."""
 _HOUR = re.compile(r"[ap]m", re.IGNORECASE)
 _UNITS = frozenset("mghlL")
-_FUNCTIONS = frozenset({name for name in FUNCTIONS if not is_unit(name) and name != "floor"} | {"mod", "bmod", "pmod"})
+_FUNCTIONS = frozenset(
+    {name for name in FUNCTIONS if not is_unit(name) and name != "floor"}
+    | {"mod", "bmod", "pmod", "plus", "minus", "multiplied"}
+)
+_ARTICLE = re.compile("[aàáвскоу]")
+"""Letters that are words also right behind a number: `$19 a day`."""
+_LETTER_WORD = re.compile("[aàáyeéèiIoóuwzkвискоуая]")
+"""Letters that are words behind a unit: `9 eggs a day`."""
+_AND = re.compile("[yeiи]")
+_NO_LABEL = frozenset(("of", "than", "by", "to", "from", "with", "as", "at", "in", "per", "and"))
+_NO_UNIT = frozenset(("where", "when", "for", "with"))
+_LABEL = re.compile(r"[^\W\d_a-z].*|day|week|month|year|step|round|case")
+"""Words that a number may count, as in `Day 2 - 5 + 3 = 8`."""
+_POINTED = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+"""A decimal, or thousands as German writes them."""
 _POWER, _DIGITS = 12, 30
 
 _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -41,6 +55,7 @@ _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\div(?![A-Za-z])|÷", "/"),
         (r"\\(?:approx|simeq)(?![A-Za-z])|[≈≃]", "≈"),
         (r"\\!", ""),
+        (r"\\(?:left|right)(?=[()])", ""),
         (r"\\(?:left|right|displaystyle|quad|qquad)(?![A-Za-z])\.?|\\[,;:]|&|\\[()]", " "),
         (rf"\\(?=(?:{'|'.join(sorted(_FUNCTIONS))})(?![A-Za-z]))", " "),
         (r"\\\\|\\[\[\]]", "\n"),
@@ -52,10 +67,12 @@ _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\d*\.\d*(?=\\(?:overline|bar|dot)(?![A-Za-z]))", "√"),  # no decimal that ends
         (r"(?<!\d)\*\*|\*\*(?!\d)|__|`", " "),  # bold and code in Markdown
         (r"(?<=\d)\*\*(?=\d)", "^"),
+        (r"(?<==)[ \t]*([*_])(?=\S)([^*_=\n]*)(?<=\S)\1(?![\w(*]|[ \t]*[$\d(])", r" \2"),  # = *8*
+        (r"=[ \t]*\n\s*(?!\d{1,2}[.)][ \t])(?=[$€£]?\d[\d,.]*%?(?:[ \t]+[^\W\d_]+){0,3}[.*]*[ \t]*$)", "= "),
         (r"^[ \t]*(?:[-*•+#>]+|\d{1,2}[.)]|\(?[\da-z]{1,2}\)(?![ \t]*[-*+/^=]))[ \t]+", " "),  # the mark of a list
         (r"(?<=\d)[ \t]+\(([^\W\d_]{2,}(?:[ \t][^\W\d_]{2,}){0,3})\)", r" \1 "),  # a unit in brackets
         *((vulgar, f" {normalize('NFKC', vulgar).replace('⁄', '/')}") for vulgar in VULGAR),
-        (r"(?<=[\w)}%])[ \t]+[xX][ \t]*(?=[\d(\\$.])|(?<=\d)[xX](?=\d)", " * "),
+        (r"(?<=[\w)}%])[ \t]+[xX][ \t]*(?=[\d(\\$]|\.\d)|(?<=\d)[xX](?=\d)", " * "),
         (r"\b(?:multiplied|times)(?:[ \t]+by)?\b(?=[ \t]*[$(\d])", "*"),
         (r"\bdivided[ \t]+by\b", "/"),
         (r"\bplus\b(?=[ \t]*[$(\d])", "+"),
@@ -64,6 +81,7 @@ _REPLACED: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<=\d)[ \t]*per[ \t]?cent\b", "%"),
         (r"(?<=\d)([ \t]+(?:hours?|minutes?|days?|weeks?|feet|foot|pounds?|dollars?))[ \t]+and(?=[ \t]+\d)", r"\1"),
         # The quotient alone, and what is rounded, are no results.
+        (r"(?<=\d)[ \t]*(?:…+|⋯+|\.{3,}|余|\b(?:[Rr]este?|[Rr]esto)\b)[ \t]*(?=\d)", " r "),
         (r"(?<=\d),?[ \t]+\(?(?:with[ \t]+)?(?:an?[ \t]+)?remainder\b|,?[ \t]+\(?round(?:ed|ing)\b", " r "),
         (r"(?<=\d),?[ \t]+with[ \t]+(?=\d+[ \t]+(?:[^\W\d_]+[ \t]+)?(?:left|remaining|over)\b)", " r "),
         (r"(?<=[%\d])[ \t]+of[ \t]+(?=[$\d(])", " * "),
@@ -127,16 +145,22 @@ class _Sign:
     places: int = 0
     percent: bool = False
     spaced: bool = True
+    unit: str = ""
     size: Fraction = Fraction(1)
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of an equation: its values in every reading, each with its decimals, and how it is written."""
+    """One side of an equation: its values in every reading, each with its decimals, and how it is written.
+
+    `mixed`: a sum of units of one kind, as in `1 hour + 30 minutes`. `unit`: the word behind the last number.
+    """
 
     values: dict[Fraction, int]
     written: str
     calculated: bool
+    mixed: bool
+    unit: str
 
 
 def equations(text: str) -> list[Equation]:
@@ -148,7 +172,8 @@ def equations(text: str) -> list[Equation]:
 
 
 def _read(text: str) -> list[Equation]:
-    signs = list(_signs(_replaced(text)))
+    signs = _apart(_words_and_labels([*_signs(_replaced(text))]))
+    others = [other for other in (_in_thousands(signs), _without_labels(signs)) if other != signs]
     equals = [index for index, sign in enumerate(signs) if sign.kind == "equal"]
     found = []
     named: dict[str, _Side] = {}  # x = 17 - 9, and in a later line x = 8
@@ -162,13 +187,27 @@ def _read(text: str) -> list[Equation]:
                 named[name] = right
         if left is None or right is None or not (left.calculated or right.calculated):
             continue
-        about = signs[index].text == "≈"
-        correct = any(_same(a, b, left, right, about) for a in left.values for b in right.values)
-        first = signs[index + 1]  # 5 + 3 = 8 * 2 = 16: the result is calculated on with
-        correct = correct or (first.kind == "number" and right.calculated and first.value in left.values)
+        correct = _correct(signs, index, left, right)
+        if correct is None or (not correct and any(_correct(other, index, left, right) for other in others)):
+            continue
         written = f"{left.written} {signs[index].text} {right.written}"
         found.append(Equation(written, correct, [*right.values][-1], signs[index].place))
     return found
+
+
+def _correct(signs: Sequence[_Sign], index: int, left: _Side, right: _Side) -> bool | None:
+    """Whether two sides are equal; None where it depends on how they are read."""
+    left, right = _left(signs, index) or left, _right(signs, index) or right
+    about = signs[index].text == "≈"
+    correct = any(_same(a, b, left, right, about) for a in left.values for b in right.values)
+    exact = _same(next(iter(left.values)), next(iter(right.values)), left, right, about)
+    if left.mixed and not exact and (not right.unit or (correct and size(right.unit))):  # 1 hour + 30 minutes = 31
+        return None
+    share = right.written.endswith("%") and [*right.values][-1] <= 1
+    if correct and share and not exact and "/" in left.written and "100" not in left.written:  # 50/200 = 0.25%
+        return None
+    first = signs[index + 1]  # 5 + 3 = 8 * 2 = 16: the result is calculated on with
+    return correct or (first.kind == "number" and right.calculated and first.value in left.values)
 
 
 def _name(signs: Sequence[_Sign], equal: int) -> str:
@@ -187,6 +226,8 @@ def _same(left: Fraction, right: Fraction, of_left: _Side, of_right: _Side, abou
     for exact, stated, side in ((left, right, of_right), (right, left, of_left)):
         if not side.calculated and (side.values[stated] or about):
             unit = Fraction(1, 10 ** side.values[stated])
+            if abs(stated) >= 10**15 * unit:  # a machine number, of which the last digits may be off
+                unit *= 20
             if abs(exact - stated) <= unit / 2 or floor(abs(exact) / unit) * unit == abs(stated):
                 return True
     return False
@@ -251,6 +292,60 @@ def _signs(text: str) -> Iterator[_Sign]:
         spaced = False
     if waiting is not None:
         yield waiting
+
+
+def _words_and_labels(signs: Sequence[_Sign]) -> list[_Sign]:
+    """The signs without letters that are words or labels, as in `9 eggs a day`, `9 cats in box A`, `7 y 7 * 2 = 14`."""
+    kept, around = [], [_Sign("end", "", 0), *signs, _Sign("end", "", 0)]
+    for before, sign, behind in zip(around, signs, around[2:], strict=False):
+        if sign.kind == "word" and len(sign.text) == 1 and sign.spaced:
+            unit = before.kind == "word" and len(before.text) > 1 and before.text not in _FUNCTIONS
+            word = behind.kind == "word" and len(behind.text) > 1 and behind.text not in _FUNCTIONS | _NO_UNIT
+            letter = _LETTER_WORD if unit else _ARTICLE
+            if word and (unit or before.kind == "number") and letter.fullmatch(sign.text):
+                continue
+            if unit and sign.text.isupper() and before.text not in _NO_LABEL and (word or behind.kind == "end"):
+                continue
+            if (unit or before.kind == "number") and behind.kind == "number" and _AND.fullmatch(sign.text):
+                sign = _Sign("end", "and", sign.place)
+        kept.append(sign)
+    return kept
+
+
+def _apart(signs: list[_Sign]) -> list[_Sign]:
+    """The signs with `8,8` as two numbers where the first is the result of what stands before: `5+3=8,8*2=16`."""
+    place = 1
+    while (place := place + 1) < len(signs) - 1:
+        sign = signs[place]
+        first, _, second = sign.text.partition(",")
+        if not (first.isdecimal() and second.isdecimal() and second[0] != "0" and signs[place + 1].kind == "sign"):
+            continue
+        left = _left(signs, place - 1) if signs[place - 1].kind == "equal" else None
+        if left and left.calculated and Fraction(first) in left.values:
+            apart = [_Sign("number", digits, sign.place, Fraction(digits)) for digits in (first, second)]
+            signs[place : place + 1] = [apart[0], _Sign("end", ",", sign.place), apart[1]]
+    return signs
+
+
+def _in_thousands(signs: Sequence[_Sign]) -> list[_Sign]:
+    """The signs with `1.500` as 1500."""
+    return [
+        replace(sign, value=sign.value * 1000, places=0) if _POINTED.fullmatch(sign.text) else sign for sign in signs
+    ]
+
+
+def _without_labels(signs: Sequence[_Sign]) -> list[_Sign]:
+    """The signs with the dash behind a label as an end: `Day 2 - 5 + 3 = 8`."""
+    triples = zip(signs, signs[1:], signs[2:], strict=False)
+    labels = {
+        dash
+        for word, number, dash in triples
+        if word.kind == "word"
+        and _LABEL.fullmatch(word.text)
+        and re.fullmatch(r"\d\d?", number.text)
+        and dash.text == "-"
+    }
+    return [_Sign("end", ":", sign.place) if sign in labels else sign for sign in signs]
 
 
 def _left(signs: Sequence[_Sign], equal: int) -> _Side | None:
@@ -340,8 +435,11 @@ def _side(signs: Sequence[_Sign]) -> _Side | None:
     written = " ".join(sign.text for sign in bare)
     last = bare[-1]
     places = [last.places + 2 * (last.percent and reading != "number") for reading in _readings(bare)]
-    calculated = sum(sign.kind == "number" for sign in bare) > 1
-    return _Side(dict(zip(values, places, strict=True)), written, calculated)
+    numbers = [sign for sign in bare if sign.kind == "number"]
+    sizes = {size(sign.unit) for sign in numbers}
+    kinds = {known[0] if known else None for known in sizes}
+    mixed = len(sizes) > len(kinds) == 1 and not {"*", "/", "^", "("} & {sign.text for sign in bare}
+    return _Side(dict(zip(values, places, strict=True)), written, len(numbers) > 1, mixed, numbers[-1].unit)
 
 
 def _readings(signs: Sequence[_Sign]) -> list[_Reading]:
@@ -370,7 +468,7 @@ def _without_units(signs: Sequence[_Sign]) -> list[_Sign] | None:
         if sign.kind == "word":
             words += 1
             if words == 1 and bare and bare[-1].kind == "number":
-                bare[-1] = replace(bare[-1], size=_size(sign.text))
+                bare[-1] = replace(bare[-1], unit=sign.text, size=_size(sign.text))
             if (
                 not bare
                 or words > WORDS
