@@ -113,6 +113,7 @@ def test_what_is_calculated_and_whether_it_is_right(text, found):
         "2 dollars x + 3 dollars = 11 dollars", "5 + 5 = 2 of B.", "x\\left(3 + 4\\right) = 14",
         "17/2=8,5*2=17", "5 + 3 =\n4 + 2 =\n", "5 + 3 =\n2. She buys", "5 + 3 = *8* 2",
         "7÷2=3……1", "7 / 2 = 3...1", "7 / 2 = 3 余 1", "7 / 2 = 3 Rest 1", "1.000 + 500 = 1.500",
+        "x = 2.500 - 500\nx = 2.000",
         "Day 2 - 5 + 3 = 8", "day 1 - 10 + 5 = 15", "50/200 = 0.25%", "1 hour + 30 minutes = 31 minutes",
         "1 m + 50 cm = 51 cm", "5 dollars + 50 cents = 55 dollars", "1 hour + 30 minutes = 31",
     ],

@@ -99,6 +99,29 @@ def test_without_a_readable_answer_nothing_is_parsed(text):
     assert not math(text, "18").correct
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "She sells them, which makes 9 * 2 =", "It makes 9 * 2 ≈ ", "The total is 9 * 2\n= $", "In all, 9 * 2 equals",
+        r"In all it is \( 9 \times 2 = \)", r"In all it is 18 \times", "In all it is 18 +",
+        "It is 9 * 2 =\n\nQuestion: 5?",
+    ],
+)  # fmt: skip
+def test_an_answer_that_ends_in_the_middle_of_an_equation_is_not_said(text):
+    assert math(text, "18").parsed is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is 9 * 2", "18\n=====", "It is ==18==", "The answer is 18. Check: 9 * 2 =", r"\boxed{18}, as 9 * 2 =",
+        "18\n\nBecause 9 * 2 =",
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_said_before_an_unfinished_equation_counts(text):
+    assert math(text, "18").correct
+
+
 def test_an_alias_is_as_good_as_the_gold_answer():
     assert math("The answer is 7.", "8", aliases=("7",)).correct
 

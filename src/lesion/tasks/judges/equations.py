@@ -176,19 +176,24 @@ def _read(text: str) -> list[Equation]:
     others = [other for other in (_in_thousands(signs), _without_labels(signs)) if other != signs]
     equals = [index for index, sign in enumerate(signs) if sign.kind == "equal"]
     found = []
-    named: dict[str, _Side] = {}  # x = 17 - 9, and in a later line x = 8
+    named: dict[str, int] = {}  # x = 17 - 9, and in a later line x = 8
     for index in equals:
-        left, right = _left(signs, index), _right(signs, index)
+        left, right, origin = _left(signs, index), _right(signs, index), None
         if left is None and right is not None and (name := _name(signs, index)):
-            left = None if right.calculated else named.pop(name, None)
+            origin = None if right.calculated else named.pop(name, None)
+            left = None if origin is None else _right(signs, origin)
             end = _end(signs, index)
             follows = end < len(signs) and signs[end].kind == "equal"
             if right.calculated and not follows and _side(signs[index + 1 : end]):
-                named[name] = right
+                named[name] = index
         if left is None or right is None or not (left.calculated or right.calculated):
             continue
         correct = _correct(signs, index, left, right)
-        if correct is None or (not correct and any(_correct(other, index, left, right) for other in others)):
+        for other in others if correct is False else ():
+            sides = _left(other, index) if origin is None else _right(other, origin), _right(other, index)
+            if sides[0] and sides[1] and _correct(other, index, sides[0], sides[1]):
+                correct = None
+        if correct is None:
             continue
         written = f"{left.written} {signs[index].text} {right.written}"
         found.append(Equation(written, correct, [*right.values][-1], signs[index].place))
@@ -197,7 +202,6 @@ def _read(text: str) -> list[Equation]:
 
 def _correct(signs: Sequence[_Sign], index: int, left: _Side, right: _Side) -> bool | None:
     """Whether two sides are equal; None where it depends on how they are read."""
-    left, right = _left(signs, index) or left, _right(signs, index) or right
     about = signs[index].text == "≈"
     correct = any(_same(a, b, left, right, about) for a in left.values for b in right.values)
     exact = _same(next(iter(left.values)), next(iter(right.values)), left, right, about)

@@ -25,6 +25,9 @@ _WORD = re.compile(r"[^\W\d_]+|\d+")
 _NUMBER = re.compile(r"\d+")
 _PIECE, _TIMES, _LEAST = 300, 4, 40
 """A loop says a piece of so many characters at most so many times or more, over so many characters at least."""
+_COUNTED = 8
+"""So many times where a number of the piece changes."""
+_RULE = re.compile(r"(?<![-=_*#~])[-=_*#~]{1,99}$")
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def failure(text: str, finish: Finish, verdict: Verdict, gold: str, language: La
     The first of these that holds:
 
     - *not language*: its words do not follow one another as those of unedited answers do (`Language`);
-    - *loop*: the text ends in a piece that it says four times or more, numbers aside;
+    - *loop*: the text ends in a piece that it says four times or more (`loops`);
     - *cut off*: at the token limit;
     - *no answer*: it ended, and no answer can be read;
     - *format*: its last equation, a right one, results in the gold answer, and another answer is read; also in LaTeX,
@@ -100,10 +103,23 @@ def failure(text: str, finish: Finish, verdict: Verdict, gold: str, language: La
 
 
 def loops(text: str) -> bool:
-    """Whether a text ends in a piece that it says four times or more in a row, where only its numbers may change."""
-    tail = _NUMBER.sub("0", text[-2 * _TIMES * _PIECE :]).rstrip()[::-1]
+    """Whether a text ends in a piece that it says four times or more in a row; where a number changes, eight times.
+
+    Of a piece one number may change: `Step 1: add 3`, `Step 2: add 3`. Where several do, it calculates. A rule drawn
+    below an answer is no loop.
+    """
+    tail = _RULE.sub("", text.rstrip())[-_COUNTED * _PIECE :].rstrip()[::-1]
+    bare, numbers = _NUMBER.sub("0", tail), _NUMBER.findall(tail)
     for piece in range(1, min(_PIECE, len(tail) // _TIMES) + 1):
-        length = max(_LEAST, _TIMES * piece)
-        if len(tail) >= length and tail[: length - piece] == tail[piece:length]:
+        if _repeats(tail, piece, _TIMES):
             return True
+        if _repeats(bare, piece, _COUNTED):
+            each = bare[:piece].count("0")
+            if sum(len(set(numbers[place::each][:_COUNTED])) > 1 for place in range(each)) <= 1:
+                return True
     return False
+
+
+def _repeats(text: str, piece: int, times: int) -> bool:
+    length = max(_LEAST, times * piece)
+    return len(text) >= length and text[: length - piece] == text[piece:length]

@@ -37,6 +37,8 @@ _SUPPOSED = re.compile(
     r"\b(?:if|suppose|supposing|assume|assuming|whether|unless|imagine)\s+(?:that\s+)?(?:(?:the|our|my|your)\s+)?(?:\w+\s+)?$",
     re.IGNORECASE,
 )
+_UNFINISHED = re.compile(r"(?:(?<![=<>!\s])\s*[=≈]|\s[+×÷]|\\(?:approx|times|div|cdot)|\bequals)[ \t$\\()\[\]]*\s*$")
+"""An end in the middle of an equation."""
 _BARE_BOX = re.compile(r"(\\f?box(?:ed)?)\s*(-?\d[\d.,]*)")
 _LABEL = re.compile(r"^(?:option\s+[A-J][:.)]?|\([A-J]\)|[A-J][):.])\s+(?=[-\d$\\√π])", re.IGNORECASE)
 _TAGGED = re.compile(r"(?<=\S)\s*<(?:question|problem|exercise)>(?!.*</think>)", re.IGNORECASE | re.DOTALL)
@@ -147,7 +149,7 @@ def candidates(text: str, complete: bool) -> Iterator[tuple[str, str]]:
         scope = _asked_again(own_part(scope))
         yield from _marked(scope, complete)
         yield statements.spelled(statements.given_first(scope) or ""), "first"
-        if ended:
+        if ended and not _UNFINISHED.search(scope):
             yield scope, "whole"
             yield from ((each, "last") for each in _endings(scope))
             if not _is_formula(scope):
