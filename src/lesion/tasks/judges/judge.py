@@ -26,7 +26,7 @@ __all__ = [
 RULES = ("words", "exact", "substring")
 """What `aliases` may go by."""
 
-MATH = "mathematics 3"
+MATH = "mathematics 4"
 """The rule of `math` and its version: verdicts by another are not mixed with these in one folder."""
 
 UNREAD = Verdict(False, None)
