@@ -20,7 +20,9 @@ from huggingface_hub.errors import HFValidationError, LocalTokenNotFoundError, R
 from commandline import lesion
 from hubs import Site, refusal
 from lesion.core import database
+from lesion.edits.files.artefact import read_edit
 from lesion.errors import LesionError
+from lesion.models.source import bundled
 from lesion.plain import amount
 from lesion.sharing import privacy, staging
 
@@ -237,9 +239,21 @@ def test_a_name_can_stand_for_one_path_alone():
     from lesion.sharing.privacy import public_names, replaced
 
     names = public_names(
-        ["jsonl:/a/b/q.jsonl", "/c/q.jsonl?shots=2", "q/r.jsonl", "/m/tiny@main (float32)", "~/x/y", "org/m"]
+        ["jsonl:/a/b/q.jsonl", "/c/q.jsonl?shots=2", "/m/tiny@main (float32)", "~/x/y", "org/m@main", "text:n/a b.txt"],
+        ["Yes/no/maybe or a/b.txt?"],
     )
-    assert names == {"/a/b/q.jsonl": "q.jsonl", "/c/q.jsonl": "q-2.jsonl", "/m/tiny": "tiny", "~/x/y": "y"}
+    assert names == {
+        "/a/b/q.jsonl": "q.jsonl", "/c/q.jsonl": "q-2.jsonl", "/m/tiny": "tiny", "~/x/y": "y", "n/a b.txt": "a b.txt",
+    }  # fmt: skip
+    folders = [
+        "../../client/q.jsonl?judge=exact",
+        "gold:../client/q.csv.gz",
+        "a/b/c (float32)",
+        "../q.jsonl",
+        "./m",
+        "o/n:a/b.gguf",
+    ]
+    assert public_names(folders) == {"../../client/q.jsonl": "q.jsonl", "../client/q.csv.gz": "q.csv.gz", "a/b/c": "c"}
     assert replaced("jsonl:/a/b/q.jsonl and /c/q.jsonl?shots=2", names) == "jsonl:q.jsonl and q-2.jsonl?shots=2"
 
 
@@ -308,6 +322,21 @@ def test_a_text_that_is_left_in_a_file_is_not_sent_without_texts(capsys, folder,
     assert done.code == 1
     assert "this holds the text of a question or an answer (What colour is the sky above Lisbon?)" in done.err
     assert not hub.sent
+
+
+def test_the_folders_of_a_relative_path_stay_here(capsys, finished, hub, tmp_path, monkeypatch):
+    store = tmp_path / "client meier" / "here"
+    shutil.copytree(finished / "relative", store)
+    for file in ("answers.sqlite", "summary.json"):
+        (store / file).unlink()
+    shutil.copy(finished / "private.jsonl", store.parent)
+    monkeypatch.chdir(store)
+    asked = ["--task", "../../client meier/private.jsonl", "--items", "4", "--layers", "1", "--anyway"]
+    assert lesion(capsys, "ablate", "bundled:llama-base", *asked, "--out", "s").code == 0
+    done = push(capsys, Path("s"))
+    assert done.code == 0, done.err
+    assert "../../client meier/private.jsonl is called private.jsonl there, and nobody can go on" in done.out
+    assert "meier" not in everything(hub.repositories[NAME]["files"])
 
 
 @pytest.mark.parametrize(("table", "column"), [("items", "gold"), ("answers", "parsed")])
@@ -417,7 +446,7 @@ def raising(error):
         ("create_commit", refusal(429, "Slow down"), "run the same command again in some minutes"),
         ("create_commit", refusal(503, "Down"), "The hub cannot be reached: check the network"),
         ("repo_info", ConnectionError("no route"), "The hub cannot be reached: check the network"),
-        ("repo_info", HFValidationError("bad"), "is no name of a repository"),
+        ("repo_info", HFValidationError("bad."), "is no name of a repository: bad.\n"),
         ("create_commit", refusal(422, "Unprocessable"), "The hub refused to write me/study: Unprocessable"),
     ],
 )
@@ -456,8 +485,55 @@ def test_a_second_push_takes_away_what_is_no_more_and_says_what_history_keeps(ca
     done = push(capsys, folder)
     assert done.code == 0, done.err
     assert "keeps the texts of an earlier push" in done.err
+    assert "this push replaces it" not in done.err
     assert "old.csv" not in hub.repositories[NAME]["files"]
     assert {"mine.txt", "LICENSE"} <= hub.repositories[NAME]["files"].keys()
+
+
+def test_what_a_push_replaces_is_said_before_anything_is_sent(capsys, folder, hub):
+    hub.repositories[NAME] = {"private": True, "files": {"README.md": b"by hand"}}
+    assert "Somebody wrote or changed README.md of me/study; this push replaces it." in push(capsys, folder).err
+    assert "replaces" not in push(capsys, folder).err
+    files = hub.repositories[NAME]["files"]
+    about = json.loads(files["shared.json"])
+    about["files"]["study.toml"] = "0" * 64
+    files["shared.json"] = json.dumps(about).encode()
+    hub.sent.clear()
+    done = lesion(capsys, "push", folder, "me/study")
+    assert "me/study holds a study of kind layers with other settings; this push replaces it." in done.err
+    assert not hub.sent
+
+
+def test_a_file_that_is_gone_on_the_hub_is_named(capsys, folder, hub):
+    push(capsys, folder)
+    del hub.repositories[NAME]["files"]["layers.csv"]
+    done = lesion(capsys, "fetch", "me/study", "--out", "back")
+    assert done.err == "lesion: me/study lacks layers.csv, which was pushed; ask its owner to push again.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is damaged"),
+        ('{"form": 1}', "was not written by lesion; ask its owner to delete the repository and push again."),
+        ('{"form": "lesion share 2"}', "was written by a newer lesion; update lesion."),
+    ],
+)
+def test_a_shared_file_that_cannot_be_read_is_one_of_the_repository(text, says, capsys, folder, hub):
+    push(capsys, folder)
+    hub.repositories[NAME]["files"]["shared.json"] = text.encode()
+    done = lesion(capsys, "fetch", "me/study", "--out", "back")
+    assert done.code == 1
+    assert done.err.startswith(f"lesion: shared.json of me/study {says}")
+    assert "fetch the study" not in done.err
+    assert "cache" not in done.err
+
+
+def test_the_card_says_which_file_of_questions_a_new_run_needs(capsys, folder, hub):
+    push(capsys, folder)
+    card = hub.repositories[NAME]["files"]["README.md"].decode()
+    assert "put what this repository lacks (`private.jsonl`) into the current folder" in card
+    assert "\nlesion run" not in card
 
 
 def test_what_is_private_is_not_called_public(capsys, folder, hub):
@@ -474,6 +550,20 @@ def test_a_study_that_is_not_finished_is_named_as_it_was_given(capsys, folder, h
     done = push(capsys, folder)
     assert done.code
     assert "lesion-push-" not in done.err
+
+
+@pytest.mark.stops
+def test_what_is_to_be_done_about_a_study_without_a_result_works(capsys, folder, hub):
+    asked = ["--task", "private.jsonl", "--items", "4", "--layers", "1", "--out", "few"]
+    assert lesion(capsys, "ablate", "bundled:llama-base", *asked).code == 1
+    done = push(capsys, Path("few"))
+    assert "If it stopped because too few answers were right, add --anyway." in done.err
+    assert lesion(capsys, "ablate", "bundled:llama-base", *asked, "--anyway").code == 0
+    Path("few/summary.json").write_text('{"a": 1}')
+    done = push(capsys, Path("few"))
+    assert "is damaged (engine: Field required); run the same command again." in done.err
+    assert lesion(capsys, "ablate", "bundled:llama-base", *asked, "--anyway").code == 0
+    assert push(capsys, Path("few")).code == 0
 
 
 def test_of_a_data_set_and_a_model_of_one_name_the_one_of_ours_is_fetched(capsys, folder, hub):
@@ -560,6 +650,57 @@ def test_a_checkpoint_goes_out_with_how_it_was_made(capsys, hub, tmp_path, monke
     done = lesion(capsys, *command[1:-1], "../again")
     assert done.code == 0, done.err
     assert Path("../again/model.safetensors").read_bytes() == Path("model.safetensors").read_bytes()
+
+
+SECRET = "hf_" + "aB3" * 10
+
+
+@pytest.fixture
+def pruned(capsys, hub, tmp_path, monkeypatch):
+    """A checkpoint whose model was named by a path, and the folder of that model."""
+    monkeypatch.chdir(tmp_path)
+    copy = shutil.copytree(bundled()["llama-base"], tmp_path / "base")
+    assert lesion(capsys, "apply", copy, "--edit", "3x0", "--out", "pruned").code == 0
+    return Path("pruned")
+
+
+def test_the_path_of_a_model_is_in_no_file_of_its_checkpoint(capsys, pruned, hub, tmp_path):
+    done = push(capsys, pruned)
+    assert done.code == 0, done.err
+    assert f"{tmp_path}/base is called base there.\n" in done.out
+    assert "metadata block" not in done.err
+    files = hub.repositories["model", "me/study"]["files"]
+    assert str(tmp_path) not in everything(files)
+    assert "- no data" not in files["README.md"].decode()
+    lesion(capsys, "fetch", "me/study", "--out", "back")
+    edit = read_edit("back/lesion/3x0.edit")
+    assert edit.model.name == "base"
+    assert f"digest `{edit.digest}`" in files["README.md"].decode()
+
+
+def test_a_secret_is_found_in_the_files_of_a_tokenizer(capsys, pruned, hub, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/mirandola")
+    monkeypatch.setenv("SERVICE_API_KEY", "s3cr3t-of-the-environment")
+    monkeypatch.setenv("OTHER_PASSWORD", "pineapple")
+    privacy._patterns.cache_clear()
+    made = json.loads((pruned / "lesion/made.json").read_text())
+    names = ("tokenizer_config.json", "special_tokens_map.json", "tokenizer.json")
+    (pruned / "lesion/made.json").write_text(json.dumps({**made, "files": sorted({*made["files"], *names})}))
+    # In a vocabulary any word may stand, a password of this environment too.
+    harmless = {"tokenizer.json": json.dumps({"vocab": {"/home/mirandola": 1, "pineapple": 2}})}
+    for name in names:
+        (pruned / name).write_text(harmless.get(name, "{}"))
+    assert push(capsys, pruned, "--dry-run").code == 0
+    for name in names:
+        for secret in (SECRET, "s3cr3t-of-the-environment", "/home/mirandola/ckpt"):
+            (pruned / name).write_text(json.dumps({"name_or_path": secret}))
+            done = push(capsys, pruned)
+            assert done.code == 1, (name, secret)
+            assert f"{name}, text: this holds" in done.err
+            assert "Remove it from that file of the folder and push again." in done.err
+        (pruned / name).write_text(harmless.get(name, "{}"))
+    privacy._patterns.cache_clear()
+    assert not hub.sent
 
 
 def test_a_recipe_goes_out_without_the_path_of_the_model(capsys, hub, tmp_path, monkeypatch):

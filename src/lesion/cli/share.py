@@ -60,7 +60,11 @@ def send(
         if shipment.kind == "dataset":
             say(f"Questions and answers are {'IN' if texts else 'not'} in these files." + _ids(texts))
         for path, name in shipment.renamed.items():
-            say(f"{short(path, 200)} is called {name} there, and nobody can go on with the study.")
+            ending = ", and nobody can go on with the study" if shipment.kind == "dataset" else ""
+            say(f"{short(path, 200)} is called {name} there{ending}.")
+        old: list[str] = []
+        if not dry:
+            old = remote.replaced(shipment, private=not public, note=lambda text: say(f"note: {text}", error=True))
         if not dry and not yes:
             if not sys.stdin.isatty():
                 raise UsageError("Nobody is there to be asked: look at --dry-run, and push with --yes.")
@@ -68,7 +72,7 @@ def send(
         if dry:
             say("Nothing was sent.")
             return
-        say(f"sent: {remote.send(shipment, private=not public, note=lambda text: say(f'note: {text}', error=True))}")
+        say(f"sent: {remote.send(shipment, old, private=not public)}")
 
 
 def _ids(texts: bool) -> str:

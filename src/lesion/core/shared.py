@@ -12,15 +12,23 @@ FILE = "shared.json"
 FORM = "lesion share"
 
 
-def read(folder: Path) -> dict[str, Any] | None:
+def read(folder: Path, repository: str = "") -> dict[str, Any] | None:
     """What a folder that `lesion fetch` made says of itself; None of any other.
 
     `files` are SHA-256 by name; `texts`: whether questions and answers are in; `renamed`: whether models or tasks had
-    names that were no one else's business.
+    names that were no one else's business. `repository`: the one of the hub from which the file was just read.
     """
-    stored = stored_object(folder / FILE, "fetch the study again")
-    if stored is not None and stored.get("form") != FORM:
-        raise LesionError(f"{folder / FILE} was not written by lesion; fetch the study again.")
+    what = f"{FILE} of {repository}" if repository else str(folder / FILE)
+    advice = "ask its owner to delete the repository and push again" if repository else "fetch the study again"
+    try:
+        stored = stored_object(folder / FILE, advice)
+    except LesionError as error:
+        raise LesionError(str(error).replace(str(folder / FILE), what)) from error
+    form = None if stored is None else stored.get("form")
+    if str(form).startswith(f"{FORM} "):
+        raise LesionError(f"{what} was written by a newer lesion; update lesion.")
+    if stored is not None and form != FORM:
+        raise LesionError(f"{what} was not written by lesion; {advice}.")
     return stored
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,13 +13,15 @@ from lesion.atomic import keep
 from lesion.core import shared
 from lesion.edits.files.folder import refuse_place
 from lesion.errors import LesionError, UsageError
+from lesion.files import reason
 from lesion.models.source import UNREACHABLE, causes
 from lesion.outputs import refuse_links
 from lesion.plain import amount, short, unruly
 from lesion.report import wording
 from lesion.sharing.staging import Shipment, sha256
 
-WITHOUT_US = {".gitattributes", "README.md", "LICENSE"}
+README = "README.md"
+WITHOUT_US = {".gitattributes", README, "LICENSE"}
 """What a repository may hold before anything of ours."""
 KINDS = ("dataset", "model")
 LARGE = 1 << 30
@@ -56,25 +58,39 @@ class Remote:
                 if _is(error, "EntryNotFoundError") and not _is(error, "LocalEntryNotFoundError"):
                     return info, None
                 raise
-        return info, shared.read(Path(path).parent)
+        return info, shared.read(Path(path).parent, self.name)
 
-    def send(self, shipment: Shipment, *, private: bool, note: Callable[[str], None]) -> str:
-        """Send everything in one commit, without files of an earlier push that are no more; the address.
+    def replaced(self, shipment: Shipment, *, private: bool, note: Callable[[str], None]) -> list[str]:
+        """The files of an earlier push there; says what else a push replaces, and refuses what it must not."""
+        info, before = self.state(shipment.kind)
+        if info is None:
+            return []
+        self._refuse_another(info, before, private=private)
+        there = {file.rfilename for file in info.siblings or ()}
+        hashes = (before or {}).get("files") or {}
+        if before and _settings(before) != _settings(shipment.about):
+            what = "a checkpoint" if before["kind"] == "checkpoint" else f"a study of kind {before['kind']}"
+            note(f"{self.name} holds {what} with other settings; this push replaces it.")
+        if README in there and self._hash(README, shipment.kind, info.sha) != hashes.get(README):
+            note(f"Somebody wrote or changed {README} of {self.name}; this push replaces it.")
+        if before and before.get("texts") and not shipment.about["texts"]:
+            note(
+                f"The history of {self.name} keeps the texts of an earlier push; delete the repository on the hub"
+                " to take them back."
+            )
+        return [name for name in hashes if name in there - WITHOUT_US]
+
+    def _hash(self, name: str, kind: str, revision: str) -> str:
+        with explained(self.name, "read"):
+            return sha256(Path(self.api.hf_hub_download(self.name, name, repo_type=kind, revision=revision)))
+
+    def send(self, shipment: Shipment, old: Sequence[str], *, private: bool) -> str:
+        """Send everything in one commit, without `old` files of an earlier push that are no more; the address.
 
         What of large files reached the hub in a push that was interrupted is not sent again.
         """
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-        info, before = self.state(shipment.kind)
-        there = {file.rfilename for file in info.siblings or ()} - WITHOUT_US if info is not None else set()
-        old = [name for name in (before or {}).get("files", ()) if name in there]
-        if info is not None:
-            self._refuse_another(info, before, private=private)
-            if before and before.get("texts") and not shipment.about["texts"]:
-                note(
-                    f"The history of {self.name} keeps the texts of an earlier push; delete the repository on the hub"
-                    " to take them back."
-                )
         adds = [CommitOperationAdd(name, str(path)) for name, path in shipment.files.items()]
         gone = [CommitOperationDelete(name) for name in old if name not in shipment.files]
         with explained(self.name, "write"):
@@ -119,6 +135,8 @@ class Remote:
         size = f"{wording.counted(len(hashes), 'file')}, {amount(sum(sizes))}"
         if sum(sizes) > LARGE and not large:
             raise UsageError(f"{self.name} has {size}. Nothing was loaded; fetch it with --large.")
+        if gone := sorted(hashes.keys() - {file.rfilename for file in info.siblings or ()}):
+            raise LesionError(f"{self.name} lacks {short(gone[0])}, which was pushed; ask its owner to push again.")
         note(f"{self.name}: {size}")
         partial = out.absolute().parent / f".{out.name}.fetching"
         partial.mkdir(parents=True, exist_ok=True)
@@ -145,6 +163,12 @@ class Remote:
         partial.rename(out)
         note(f"{wording.counted(len(hashes), 'file')}, each with the SHA-256 that it was pushed with")
         return about
+
+
+def _settings(about: Mapping[str, Any]) -> list[Any]:
+    """What tells a study or a checkpoint from another: its kind, and the hash of its study file or command."""
+    hashes = about.get("files") or {}
+    return [about.get("kind"), *(hashes.get(name) for name in ("study.toml", "reproduce/command.txt"))]
 
 
 def _sound(about: Mapping[str, Any], repository: str) -> dict[str, str]:
@@ -185,7 +209,7 @@ def _explanation(error: Exception, repository: str, doing: str) -> str | None:
     kinds = {type(cause).__name__ for cause in causes(error)}
     log_in = "log in with `hf auth login`, or set HF_TOKEN to a token"
     if "HFValidationError" in kinds:
-        return f"'{repository}' is no name of a repository: {short(str(error), 200)}."
+        return f"'{repository}' is no name of a repository: {reason(error)}."
     if "LocalTokenNotFoundError" in kinds or status == 401:
         return f"The hub does not know you: {log_in} that may {doing}."
     if "GatedRepoError" in kinds:
@@ -206,5 +230,5 @@ def _explanation(error: Exception, repository: str, doing: str) -> str | None:
         offline = "HF_HUB_OFFLINE is set: unset it" if "OfflineModeIsEnabled" in kinds else "check the network"
         return f"The hub cannot be reached: {offline}, and run the same command again; it goes on from there."
     if status is not None:
-        return f"The hub refused to {doing} {repository}: {short(' '.join(str(error).split()), 200)}."
+        return f"The hub refused to {doing} {repository}: {reason(error)}."
     return None

@@ -12,7 +12,7 @@ import re
 import socket
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import lesion
@@ -20,11 +20,15 @@ from lesion.core import database
 from lesion.errors import LesionError
 from lesion.plain import short
 from lesion.report import drawing
+from lesion.report.names import FILES
 
-_ABSOLUTE = re.compile(
-    r"(?:^|(?<=:))(?:~[\w.-]*[/\\]|[A-Za-z]:[/\\]|/(?!/)|\\\\)[^?]*?(?=(?:@[^/\\@]+)?(?: \(\w+\))?(?:\?.*)?$)"
-)
+_HEAD, _TAIL = r"(?:^|(?<=:)|(?<=path=))", r"[^?]*?(?=(?:@[^/\\@]+)?(?: \(\w+\))?(?:[?&].*)?$)"
+_ABSOLUTE = re.compile(rf"{_HEAD}(?:~[\w.-]*[/\\]|[A-Za-z]:[/\\]|/(?!/)|\\\\){_TAIL}")
 """A path in the name of a model or task, up to its revision, dtype or options."""
+_RELATIVE = re.compile(rf"{_HEAD}(?:\.{{1,2}}[/\\])*(?!\.{{1,2}}[/\\])[^/\\:?@]+[/\\](?!/){_TAIL}")
+"""The same of a relative path with folders in it, or OWNER/NAME of a repository."""
+HUB_FILE = re.compile(r"\w[\w.-]*/[\w.-]+:")
+"""How a file of a repository begins, `OWNER/NAME:FILE.gguf`."""
 _TOKENS = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}"
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{35}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
@@ -40,16 +44,27 @@ LONG = 16
 """Characters of a text from which on it is looked for in what goes out without texts."""
 
 
-def public_names(names: Iterable[str]) -> dict[str, str]:
-    """Every absolute path in names of models and tasks with the name that stands for it, its last part."""
+def public_names(names: Iterable[str], texts: Iterable[str] = ()) -> dict[str, str]:
+    """Every path with folders in names of models and tasks, every absolute one in other texts: its last part."""
     known: dict[str, str] = {}
-    for path in dict.fromkeys(match[0] for name in names for match in _ABSOLUTE.finditer(name)):
+    names = [*names]
+    paths = [match[0] for name in (*names, *texts) for match in _ABSOLUTE.finditer(name)]
+    paths += [match[0] for name in names for match in _RELATIVE.finditer(name) if _leads_to_a_file(match[0])]
+    for path in dict.fromkeys(paths):
         stem, dot, ending = re.split(r"[/\\]", path.rstrip("/\\"))[-1].partition(".")
         name, number = f"{stem}{dot}{ending}" or "path", 2
         while name in known.values():
             name, number = f"{stem}-{number}{dot}{ending}", number + 1
         known[path] = name
     return known
+
+
+def _leads_to_a_file(name: str) -> bool:
+    """Whether a name with folders is none of a repository."""
+    if HUB_FILE.match(name):
+        return False
+    deep = name.startswith(".") or "\\" in name or name.count("/") > 1
+    return deep or bool(FILES.search(name)) or name.endswith(".edit") or os.path.exists(name)
 
 
 def replaced(text: str, names: Mapping[str, str]) -> str:
@@ -66,12 +81,11 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     home = os.path.expanduser("~")
     folders = [entry for entry in (os.listdir("/") if os.sep == "/" else ()) if entry not in _SYSTEM]
     here = "|".join(map(re.escape, folders)) or "(?!)"
-    secrets = [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8]
     patterns = [
         ("something like a token", _TOKENS),
-        ("a secret of this environment", re.compile("|".join(map(re.escape, secrets)) or "(?!)")),
+        ("a secret of this environment", _one_of(_secrets())),
         ("the home directory", re.compile(re.escape(home) + r"(?!\w)") if len(home) > 1 else re.compile("(?!)")),
-        ("an absolute path", re.compile(rf"(?<![\w./<~-])/(?:{here})/\w[^\s\"'<>]*|\b[A-Z]:\\{{1,2}}\w[^\s\"'<>]*")),
+        ("an absolute path", re.compile(rf"(?<![\w./<~-])/(?:{here})/\w[^\s\"'<>\\]*|\b[A-Z]:\\{{1,2}}\w[^\s\"'<>]*")),
     ]
     own = (file for file in Path(lesion.__file__).parent.rglob("*") if file.suffix in (".py", ".jinja", ".js"))
     words = "".join(file.read_text("utf-8") for file in own)
@@ -90,25 +104,44 @@ def _user() -> str:
         return ""
 
 
-def refuse_private(files: Mapping[str, Path], texts: Iterable[str] = ()) -> None:
+def _secrets() -> list[str]:
+    return [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8]
+
+
+def _surely_private() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """What no vocabulary of a tokenizer holds by chance, as it may hold `/root`, and the word that is a password."""
+    token, (secret, _), (home, pattern), *_ = _patterns()
+    values = [value for value in _secrets() if len(value) >= LONG or not value.isalpha()]
+    return token, (secret, _one_of(values)), (home, re.compile(pattern.pattern + r"[/\\]\w"))
+
+
+def _one_of(words: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, words)) or "(?!)")
+
+
+def refuse_private(
+    files: Mapping[str, Path], texts: Iterable[str] = (), *, vocabularies: Collection[str] = (), advice: str
+) -> None:
     """Refuse files that tell of this machine or its user, or hold one of the texts that are not to go out.
 
     Args:
         files: those that go out, by their names there.
         texts: questions and answers; those of fewer than `LONG` characters are not looked for.
+        vocabularies: those of the files in which any word may stand; only what is surely private is looked for there.
+        advice: what to do about a file that is refused, the beginning of a sentence that ends in "and push again".
     """
     lines = {max(text.splitlines(), key=len, default="").strip() for text in texts}
     forms = {form: line for line in lines if len(line) >= LONG for form in _forms(line)}
     for name, path in files.items():
+        patterns = _surely_private() if name in vocabularies else _patterns()
         for place, content in _contents(path):
-            for what, pattern in _patterns():
+            for what, pattern in patterns:
                 if (match := pattern.search(content)) is not None:
                     line = content.count("\n", 0, match.start()) + 1
                     where = f"{place}, line {line}" if "\n" in content else place
                     shown = "" if "token" in what or "secret" in what else f" ({short(match[0], 100)})"
                     raise LesionError(
-                        f"{name}, {where}: this holds {what}{shown}. Nothing was sent. Remove it from the study (a"
-                        " relative name of a task or model, a note, an item) and push again."
+                        f"{name}, {where}: this holds {what}{shown}. Nothing was sent. {advice} and push again."
                     )
             if (form := next((form for form in forms if form in content), None)) is not None:
                 raise LesionError(

@@ -13,7 +13,8 @@ import shlex
 import shutil
 import sqlite3
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -32,9 +33,10 @@ from lesion.errors import LesionError, UsageError
 from lesion.outputs import LOCK
 from lesion.plain import short
 from lesion.registry import methods, recall
-from lesion.report.names import names_in
+from lesion.report.names import FILES, names_in
 from lesion.report.publishing import received
 from lesion.sharing import privacy
+from lesion.tasks.catalogue import unwrapped
 
 CARD = "README.md"
 STUDY = "study.toml"
@@ -42,7 +44,7 @@ ANSWERS = "data/answers.parquet"
 WRITTEN = (".html", ".csv", ".svg", ".json", ".toml")
 """Endings of files of text that name the folder, models and tasks."""
 PLAN = "hypotheses.json"
-TENSORS = ".safetensors"
+TENSORS, EDIT = ".safetensors", ".edit"
 KEPT = (".json", ".sqlite", ".edit", TENSORS)
 OWN = {
     *("summary.json", "lesion.json", "proofs.json", PLAN, "plan.json", "tuning.json", "screen.json"),
@@ -52,8 +54,9 @@ INNER = ("cells", "layers", "references")
 """What a study keeps: endings, files by name, and folders. Whatever else lies in its folder stays there."""
 WEIGHTS = ("model", "checkpoints")
 """Folders in which models lie: they are pushed by themselves."""
-VOCABULARY = ("tokenizer", "vocab", "merges", "added_tokens", "special_tokens")
-"""How files of a model's vocabulary begin, in which every word may stand."""
+VOCABULARY = ("tokenizer", "vocab", "merges", "added_tokens")
+"""How files of a model's vocabulary begin, in which every word may stand; that of its settings is none."""
+SETTINGS = "tokenizer_config.json"
 MOST_ROWS, MOST_FIGURES = 12, 3
 """Of a card."""
 TEXTS: Mapping[str, tuple[str, ...]] = {"items": ("question", "gold", "digest"), "answers": ("text", "parsed")}
@@ -81,8 +84,11 @@ class Shipment:
 
     def sealed(self, place: Path) -> Shipment:
         """The same, checked (`privacy.refuse_private`), with `shared.json`, which has the hashes, below a folder."""
-        told = {name: path for name, path in self.files.items() if not Path(name).name.startswith(VOCABULARY)}
-        privacy.refuse_private(told, self.hidden)
+        vocabularies, advice = list[str](), "Remove it from the study (a name of a task or model, a note, an item)"
+        if self.kind == "model":
+            vocabularies = [name for name in self.files if name.startswith(VOCABULARY) and name != SETTINGS]
+            advice = "Remove it from that file of the folder"
+        privacy.refuse_private(self.files, self.hidden, vocabularies=vocabularies, advice=advice)
         if not self.about["texts"]:
             privacy.refuse_columns(self.files, TEXTS)
         hashes = {name: sha256(path) for name, path in sorted(self.files.items())}
@@ -127,9 +133,14 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
         )
     staged = place / folder.resolve().name
 
-    def public(text: str) -> str:
-        return privacy.replaced(text, names)
+    digests = dict[str, str]()
 
+    def public(text: str) -> str:
+        return privacy.replaced(text, {**names, **digests})
+
+    for path in _files(folder):
+        if path.suffix == EDIT and names:
+            digests |= _edit(path, staged / path.relative_to(folder), public)
     for path in _files(folder):
         target = staged / path.relative_to(folder)
         if path.suffix == ".sqlite":
@@ -138,7 +149,7 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
         elif path.suffix in (".json", ".toml"):
             if texts or path.parent == folder:
                 keep(target, public(path.read_text("utf-8")))
-        elif texts or path.suffix == ".edit":
+        elif (texts or path.suffix == EDIT) and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
     if (folder / database.FILE).is_file():
@@ -162,7 +173,7 @@ def study(folder: Path, place: Path, repository: str, *, texts: bool) -> Shipmen
             text = path.read_text("utf-8")
             if str(staged) in text:
                 keep(path, text.replace(str(staged), staged.name))
-    keep(staged / CARD, "\n".join(_card(made, staged, repository, texts=texts)) + "\n")
+    keep(staged / CARD, "\n".join(_card(made, staged, repository, names.values(), texts=texts)) + "\n")
     (staged / LOCK).unlink(missing_ok=True)
     (staged / shared.FILE).unlink()
     outgoing = {path.relative_to(staged).as_posix(): path for path in sorted(staged.rglob("*")) if path.is_file()}
@@ -181,15 +192,40 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _names(folder: Path, result: StudyResult[Any]) -> dict[str, str]:
     """The paths in names of models and tasks, and in other entries of the study, with what stands for them."""
-    names = [*names_in(result.summary)]
+    names, texts = [*names_in(result.summary)], list[str]()
     entries = getattr(result.summary, "study", None)
     if entries is not None:
-        names += files.texts(entries.model_dump(mode="json"))
+        texts += files.texts(entries.model_dump(mode="json"))
     if (folder / database.FILE).is_file():
         with Store.read(folder) as store:
             names += [*store.models()["name"], *store.items()["task"].unique()]
-            names += files.texts(tomllib.loads(store.study[1]))
-    return privacy.public_names(names)
+            texts += files.texts(tomllib.loads(store.study[1]))
+    for path in _files(folder):
+        if path.suffix == EDIT:
+            names += _named(path)
+    return privacy.public_names(names, texts)
+
+
+def _named(path: Path) -> Iterator[str]:
+    """The models and tasks that an edit file names."""
+    from lesion.edits.files import container
+
+    with suppress(LesionError):  # of a file that is no edit; it goes out as it is, once it was checked
+        header, _ = container.decode(path.read_bytes(), path.name)
+        yield header["model"]["name"]
+        for draw in (draw for inputs in header["inputs"] for draw in inputs["provenance"]):
+            yield from (draw["model"], draw["data"])
+
+
+def _edit(source: Path, target: Path, public: Callable[[str], str]) -> dict[str, str]:
+    """Write an edit file with public names; its digest before, and the one that it has now."""
+    from lesion.edits.files import container
+
+    header, tensors = container.decode(source.read_bytes(), source.name)
+    data = container.encode(json.loads(public(json.dumps(header))), tensors)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    return {header["content"][:16]: container.decode(data, source.name)[0]["content"][:16]}
 
 
 def _numbers(store: Path) -> dict[str, str]:
@@ -253,7 +289,9 @@ def escaped(text: str) -> str:
     return _ACTS.sub(r"\\\1", " ".join(text.split()))
 
 
-def _card(result: StudyResult[Any], staged: Path, repository: str, *, texts: bool) -> Iterator[str]:
+def _card(
+    result: StudyResult[Any], staged: Path, repository: str, renamed: Iterable[str], *, texts: bool
+) -> Iterator[str]:
     yield "---"
     yield f"tags: [lesion, {json.dumps(result.summary.kind)}]"
     if (staged / ANSWERS).is_file():
@@ -278,9 +316,16 @@ def _card(result: StudyResult[Any], staged: Path, repository: str, *, texts: boo
     if not texts:
         yield "Questions and answers are not in this repository: of each answer it has verdict and length."
     yield f"\n```\nlesion fetch {repository}"
-    if (staged / STUDY).is_file():
-        yield f"lesion run {repository.rpartition('/')[2]}/{STUDY} --out again"
-    yield f"```\n\nMade with lesion {result.summary.version}; `{shared.FILE}` has the SHA-256 of every file."
+    local = (unwrapped(name).partition("?")[0] for name in names_in(result.summary))
+    needed = sorted({*renamed, *(name for name in local if FILES.search(name) and not privacy.HUB_FILE.match(name))})
+    again = f"lesion run {repository.rpartition('/')[2]}/{STUDY} --out again"
+    if (staged / STUDY).is_file() and not needed:
+        yield again
+    yield "```\n"
+    if (staged / STUDY).is_file() and needed:
+        those = ", ".join(f"`{name}`" for name in needed)
+        yield f"To run it again, put what this repository lacks ({those}) into the current folder: `{again}`.\n"
+    yield f"Made with lesion {result.summary.version}; `{shared.FILE}` has the SHA-256 of every file."
 
 
 def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
@@ -295,7 +340,6 @@ def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
         raise UsageError(
             f"{folder} holds a model that `lesion apply` did not write, and no study. Push it with `hf upload`."
         )
-    names = privacy.public_names([*files.texts(made)])
     there = {str(name): folder / str(name) for name in made.get("files") or ()}
     gone = [name for name, path in there.items() if not path.is_file() or path.is_symlink()]
     if gone or not there:
@@ -303,9 +347,20 @@ def checkpoint(folder: Path, place: Path, repository: str) -> Shipment:
         raise UsageError(f"{folder} lacks {lacks}; write the model again with `lesion apply`.")
     from huggingface_hub import ModelCard
 
+    from lesion.edits.files.card import front_and_rest
     from lesion.edits.files.reordering import RECIPE
 
-    card = ModelCard(privacy.replaced((folder / CARD).read_text("utf-8"), names), ignore_metadata_errors=True)
+    edits = [name for name in there if name.endswith(EDIT)]
+    options = [option for option in made["options"] if option not in there]
+    named = [made["model"], *options, *(each for name in edits for each in _named(there[name]))]
+    names = privacy.public_names(named, files.texts(made))
+    digests = dict[str, str]()
+    for name in edits if names else ():
+        digests |= _edit(there[name], place / name, lambda text: privacy.replaced(text, names))
+        there[name] = place / name
+    front, rest = front_and_rest(privacy.replaced((folder / CARD).read_text("utf-8"), {**names, **digests}))
+    # Of a card without front matter huggingface_hub prints a warning.
+    card = ModelCard((front or "---\n{}\n---\n") + rest, ignore_metadata_errors=True)
     about: Any = card.data
     base = made["model"]
     about.tags = [*dict.fromkeys([*(about.tags or ()), "lesion", "edited"])]

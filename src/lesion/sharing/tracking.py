@@ -17,6 +17,7 @@ from lesion.core.study_file import StudyFile
 from lesion.errors import LesionError, UsageError
 from lesion.files import reason
 from lesion.progress import Watcher
+from lesion.report.names import names_in
 from lesion.sharing import privacy
 
 LIBRARIES = ("trackio", "wandb", "mlflow")
@@ -157,7 +158,7 @@ def tracked(library: str, study: StudyFile, watcher: Watcher) -> Iterator[Tracke
     """The watcher with a tracker beside it, whose run begins now and ends with the `with`."""
     kept = tracker(library)
     entries = study.model_dump(mode="json", exclude_none=True)
-    names = privacy.public_names(files.texts(entries))
+    names = privacy.public_names(names_in(study), files.texts(entries))
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in entries.items()}
     settings = {key: privacy.replaced(value, names) for key, value in texts.items()}
     try:

@@ -105,7 +105,7 @@ def data_of(edit: EditFile) -> list[str]:
         f"(seed {draw.seed}, repeat {draw.repeat}, style {code(draw.style)}"
         f"{f', {draw.cut:,} cut at the context' if draw.cut else ''})"
         for draw in draws
-    ] or ["no data"]
+    ]
 
 
 def written(base: str, applied: Applied) -> list[str]:
