@@ -12,6 +12,7 @@ import yaml
 from huggingface_hub import parse_eval_result_entries
 
 from commandline import lesion
+from lesion.errors import UsageError
 from lesion.sharing.logs import Run, eval_results, inspect_log
 
 
@@ -105,6 +106,11 @@ def test_a_study_without_a_benchmark_has_no_eval_results(capsys, folder):
     assert done.code == 2
     assert "No task here is a benchmark of the hub" in done.err
     assert not Path("results").exists()
+
+
+def test_a_benchmark_from_a_local_file_is_none_of_the_hub():
+    with pytest.raises(UsageError, match=r"of gsm8k:/q.jsonl come from a local file.*Run the study on gsm8k,"):
+        eval_results([run("gsm8k:/q.jsonl"), run("primer:atlas")])
 
 
 def test_what_is_scored_is_left_out_and_named(capsys, tmp_path, monkeypatch):

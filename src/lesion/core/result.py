@@ -414,7 +414,7 @@ def _recalled(summary_class: type[T], folder: Path) -> T | None:
     kind = summary_class.model_fields["kind"].default
     if (kind_of(folder) or summary_kind(folder)) != kind:
         return None
-    summary = read_summary(summary_class, folder, "delete it and run the same command again")
+    summary = read_summary(summary_class, folder, "run the same command again")
     if summary is None:
         refuse_unfinished(folder, kind)
     return summary
@@ -422,13 +422,18 @@ def _recalled(summary_class: type[T], folder: Path) -> T | None:
 
 def refuse_unfinished(folder: Path, kind: str) -> None:
     """Refuse to read a study of this kind that has begun and has no result."""
-    from lesion.core.store import Store  # commands import this module, and `lesion --help` need not wait for pandas
+    # Commands import this module, and `lesion --help` need not wait for pandas.
+    from lesion.core.store import Store
+    from lesion.edits.edit import BASELINE
 
     kinds, stored, further = {kind_of(folder)}, "it has begun", ""
     try:
         with Store.read(folder) as store:
-            kinds.add(tomllib.loads(store.study[1]).get("kind"))
+            entries = tomllib.loads(store.study[1])
+            kinds.add(entries.get("kind"))
             stored, further = f"{len(store):,} answers are stored", "; it goes on from there"
+            if not entries.get("anyway") and {*store.answers()["edit"]} == {str(BASELINE)}:
+                further += ". If it stopped because too few answers were right, add --anyway"
     except (LesionError, tomllib.TOMLDecodeError):
         pass
     if kind in kinds:

@@ -282,6 +282,12 @@ def eval_results(runs: Sequence[Run]) -> dict[str, str]:
         text = yaml_dump(eval_result_entries_to_yaml([entry]))
         files[f"eval_results/{_safe(run.model)}/.eval_results/{run.task}.yaml"] = text
     if not files:
+        local = next((run.task for run in runs if run.task.partition(":")[0] in BENCHMARKS), None)
+        if local is not None:
+            raise UsageError(
+                f"The questions of {local} come from a local file, and --eval-results are of benchmarks of the hub. Run"
+                f" the study on {local.partition(':')[0]}, or leave --eval-results out."
+            )
         raise UsageError(
             f"No task here is a benchmark of the hub, which --eval-results are of: {', '.join(sorted(BENCHMARKS))}."
         )
