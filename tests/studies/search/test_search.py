@@ -401,7 +401,7 @@ def test_the_page_begins_with_the_test_and_files_have_every_number(llama, tmp_pa
     result = run_search(what, tmp_path / "out", model=llama)
     result.report()
     assert " on test items" in result.verdict
-    for name in ("candidates", "compared", "test", "rivals", "luck"):
+    for name in ("candidates", "compared", "test", "rivals"):
         assert (tmp_path / "out" / f"{name}.csv").exists()
         assert name in result.tables
     tab.open((tmp_path / "out" / "report.html").as_uri())

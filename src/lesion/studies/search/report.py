@@ -16,7 +16,7 @@ from lesion.report import wording
 from lesion.report.blocks import Check, Facts, Folded
 from lesion.report.checks import FEW
 from lesion.report.claims import Claim, rule
-from lesion.report.marks import Bars, Curves, Map
+from lesion.report.marks import Bars, Map
 from lesion.report.parts import Part
 from lesion.report.rows import Rows, p_text
 from lesion.report.table import Table
@@ -29,7 +29,6 @@ from lesion.studies.search.result import (
     CandidateTest,
     ContestChoice,
     Forbidden,
-    Luck,
     RandomCandidate,
     SearchSummary,
     TextTest,
@@ -356,7 +355,9 @@ def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Ite
     title = f"Does another layout make {summary.model.name} better at {tasks}?"
     if not any(choice.contest == BETTER for choice in summary.choices):
         title = f"Which blocks can {summary.model.name} do without?"
-    drawn = ", of luck the median and the middle part of the draws" * bool(summary.luck)
+    drawn = ", of luck the median and the middle part of the draws" * any(
+        choice.luck is not None for choice in summary.choices
+    )
     tests = Rows("test", summary.tests, (CandidateTest,), "On test items", marked="control")
     texts = Rows("texts", summary.texts, (TextTest,), "Running text")
     rivals = Rows("rivals", summary.rivals, (RandomCandidate,), "Random candidates of the kind, on test items")
@@ -397,11 +398,6 @@ def _parts(summary: SearchSummary, commands: tuple[tuple[str, str], ...]) -> Ite
         Map("gain", full=chose or None, name="choice", caption=f"Gains on the {unit}.", **look),
     )
     yield Part("Which candidates?", rows, maps, what_luck_gives(summary), short="Candidates", wide=True)
-    if summary.luck:
-        yield Part(
-            "What does the best of so many gain by luck?",
-            Rows("luck", summary.luck, (Luck,), "By luck"), (Curves("share", over="gain", name="luck"),), short="Luck",
-        )  # fmt: skip
 
 
 def _full(changes: Iterable[float | None]) -> float:

@@ -60,14 +60,6 @@ class CandidateRow(Row):
     unit: Unit = column(default="points", omitted=True)
 
 
-class Luck(Row):
-    """What the best of so many candidates gains by luck: `share` of draws gain at least so much."""
-
-    gain: float = column("Gain at least", GAIN)
-    share: float = column("Share of draws", SHARE)
-    unit: Unit = column(default="points", omitted=True)
-
-
 class ContestChoice(Value):
     """What was chosen in one contest.
 
@@ -265,7 +257,6 @@ class SearchSummary(Summary):
     tasks: tuple[TaskSplit, ...]
     candidates: tuple[CandidateRow, ...]
     choices: tuple[ContestChoice, ...]
-    luck: tuple[Luck, ...] = ()
     tests: tuple[CandidateTest, ...] = ()
     texts: tuple[TextTest, ...] = omitted(())
     rivals: tuple[RandomCandidate, ...] = ()

@@ -33,7 +33,6 @@ from lesion.studies.search.result import (
     CandidateTest,
     ContestChoice,
     Forbidden,
-    Luck,
     OfChosen,
     RandomCandidate,
     SearchSummary,
@@ -220,15 +219,9 @@ def _scores_at(
     return read.scores
 
 
-SHARES = (1.0, 0.999, 0.99, 0.975, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.001)
-"""Of the draws, at which what luck gives is told."""
-
-
 def summarise(search: Search, model: Model) -> SearchSummary:
     """The summary of a search that has run."""
     study, unit = search.study, _unit(search)
-    draws = [contest.by_luck for contest in search.contests if contest.by_luck is not None]
-    by_luck = [pair for of in draws for pair in zip(SHARES, np.quantile(of, [1 - s for s in SHARES]), strict=True)]
     return SearchSummary(
         approximate=approximate(study.decoding.stop_loops),
         earlier=search.earlier,
@@ -247,7 +240,6 @@ def summarise(search: Search, model: Model) -> SearchSummary:
             _choice(contest, len(model.anatomy.blocks), study.level, by_perplexity=unit == "nats")
             for contest in search.contests
         ),
-        luck=tuple(Luck(gain=float(gain), share=share, unit=unit) for share, gain in by_luck),
         tests=tuple(_tests(search)),
         texts=tuple(_texts(search)),
         rivals=tuple(_rivals(search)),
