@@ -292,16 +292,16 @@ def test_a_perplexity_moves_where_its_interval_excludes_1_beside_random_candidat
 )
 def test_a_lower_perplexity_is_said_beside_that_of_a_temperature(temperature, level, beyond, first, second):
     read = on_texts((0.9, 0.85, 0.95))
-    cooled = AtTemperature(
+    rival = AtTemperature(
         task="wiki", contest="better", candidate=TWICE, model="m", edit="baseline", texts=40, temperature=temperature,
         own=1.1, perplexity=level, ratio=estimate(level / 20, 0.8, 0.99), instead=estimate(18 / level, 0.9, 1.1),
         beyond=estimate(*beyond),
     )  # fmt: skip
-    text = said(report.what_the_test_shows, texts=[read], temperatures=[cooled])
+    text = said(report.what_the_test_shows, texts=[read], temperatures=[rival])
     assert first in text
     assert second in text
     choice = ContestChoice(contest="better", candidate=TWICE, candidates=480, finalists=16, gain=0.1)
-    held = report._held(summary(texts=[read], temperatures=[cooled], choices=[choice]), choice)
+    held = report._held(summary(texts=[read], temperatures=[rival], choices=[choice]), choice)
     assert held == ("but" not in text)
 
 

@@ -99,7 +99,7 @@ def what_the_test_shows(summary: SearchSummary) -> Iterable[Claim]:
         yield Claim((first, size(test.gain, test.items), *_beside_rivals(summary, test)), (test,))
     for text in sorted(summary.texts_of(BETTER), key=lambda text: (GAINS_FIRST[text.gain.side], text.task)):
         further = UNSHOWN.get(text.gain.side, _at_a_loss(summary, text))
-        first = f"{_perplexity_moves(text)}{further}{_cooled(summary, text)}."
+        first = f"{_perplexity_moves(text)}{further}{_taken_by_temperature(summary, text)}."
         yield Claim((first, *_beside_temperature(summary, text), *_beside_other_runs(summary, text)), (text,))
 
 
@@ -114,14 +114,14 @@ def _perplexity_moves(text: TextTest) -> str:
     return f"With {text.candidate}, the perplexity of {text.task} {VERBS[-text.gain.side]} from {text.size}"
 
 
-def _cooled(summary: SearchSummary, text: TextTest) -> str:
+def _taken_by_temperature(summary: SearchSummary, text: TextTest) -> str:
     """That a temperature takes the fall of a perplexity, where it does."""
     rival = summary.at_temperature(text)
     if rival is None or not rival.takes:
         return ""
-    few = f"a temperature of {FIGURES.text(rival.temperature)}"
+    instead = f"a temperature of {FIGURES.text(rival.temperature)}"
     as_much = (rival.perplexity or math.inf) <= (text.perplexity or math.inf)
-    how = f"{few} does as much" if as_much else f"not shown to add to {few}"
+    how = f"{instead} does as much" if as_much else f"not shown to add to {instead}"
     return f", but {how} ({FIGURES.text(rival.perplexity)})"
 
 
@@ -219,7 +219,7 @@ def _texts_without(summary: SearchSummary) -> Iterator[Claim]:
             text = min(read, key=lambda text: text.ratio.value or math.inf)
             first = f"No run left out is shown to raise the perplexity of {task} by less than {margin}"
         if text.gain.side == 1:
-            first = f"{_perplexity_moves(text)}{_at_a_loss(summary, text)}{_cooled(summary, text)}."
+            first = f"{_perplexity_moves(text)}{_at_a_loss(summary, text)}{_taken_by_temperature(summary, text)}."
             texts = [first, *_beside_temperature(summary, text)]
         else:
             texts = [f"{first}.", f"{_perplexity_moves(text)}{UNSHOWN.get(text.gain.side, '')}."]

@@ -167,9 +167,9 @@ def _costs(search: Search) -> Mapping[str, int]:
         counts[choice.name] += sum(sizes) * len(choosing[choice]) + len(sizes) * len(testing[choice])
     for choice, task in search.tasks.items():
         counts[choice.name] += RIVALS * len(sizes) * len(search.test[choice])
-        if task.kind == "score":
+        if task.kind == "score" and BETTER in {contest.name for contest in search.contests}:
             every = sum(len(items[choice]) for items in (search.screen, search.choice, search.test))
-            counts[choice.name] += (1 + len(sizes)) * every
+            counts[choice.name] += 2 * every  # at temperatures: of the unedited model and of what is to be better
         if task.kind in KINDS:
             counts[choice.name] += len(FORBIDDEN) * (len(search.screen[choice]) + len(search.choice[choice]))
             counts[choice.name] += (1 + len(sizes)) * len(search.test[choice])
@@ -182,7 +182,10 @@ def _at_temperatures(search: Search, run: Run, summary: SearchSummary) -> Iterat
     """The perplexities that the test shows to fall beside those of the unedited model at a temperature."""
     falls = [text for text in summary.texts if not text.control and text.gain.side == 1]
     if falls and run.elsewhere:
-        run.watcher.note("A temperature, the trivial rival, is tested in this process alone; leave --workers out.")
+        run.watcher.note(
+            "A temperature, the trivial rival, is tested in this process alone, on transformers; leave --workers, --ray"
+            " and other engines out."
+        )
         return
     chosen = {contest.name: contest.chosen for contest in search.contests}
     for text in falls:
@@ -192,15 +195,15 @@ def _at_temperatures(search: Search, run: Run, summary: SearchSummary) -> Iterat
         alone, both = (_scores_at(search, run, each, choice, [*fitting, *test]) for each in (None, candidate))
         best, own = (int(each[: len(fitting)].sum(axis=0).argmax()) for each in (alone, both))
         tokens, level = search.networks.texts(None, choice, test)[1], _within(search)
-        before, after, cooled, together = (
+        before, after, tempered, together = (
             scores[len(fitting) :, place] for scores, place in ((alone, 0), (both, 0), (alone, best), (both, own))
         )
         yield AtTemperature(
             **text.model_dump(include=set(OfChosen.model_fields)), texts=len(test),
-            temperature=TEMPERATURES[best], own=TEMPERATURES[own], perplexity=perplexity(cooled, tokens).value,
-            ratio=Estimate.of(perplexity_ratio(before, cooled, tokens, level)),
-            instead=Estimate.of(perplexity_ratio(cooled, after, tokens, level)),
-            beyond=Estimate.of(perplexity_ratio(cooled, together, tokens, level)),
+            temperature=TEMPERATURES[best], own=TEMPERATURES[own], perplexity=perplexity(tempered, tokens).value,
+            ratio=Estimate.of(perplexity_ratio(before, tempered, tokens, level)),
+            instead=Estimate.of(perplexity_ratio(tempered, after, tokens, level)),
+            beyond=Estimate.of(perplexity_ratio(tempered, together, tokens, level)),
         )  # fmt: skip
 
 

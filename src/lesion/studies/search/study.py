@@ -87,7 +87,7 @@ class SearchStudy(EditSearch):
     )
 
     @model_validator(mode="after")
-    def _evaluated(self) -> SearchStudy:
+    def _fits_together(self) -> SearchStudy:
         both = {task.name for task in self.tasks} & {control.name for control in self.controls}
         if both:
             raise ValueError(f"{min(both)} is a task of the search and cannot be its own control; leave one out.")
