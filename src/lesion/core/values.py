@@ -79,7 +79,7 @@ V = TypeVar("V", bound=Value)
 
 
 def alike(every: Iterable[T], *names: str) -> list[list[T]]:
-    """Rows, edits, or what else has these attributes, in groups that have the same model, task, unit or factor."""
+    """Rows or edits in groups whose attributes of these names, as `model` or `task`, are equal; in their order."""
     groups: dict[Hashable, list[T]] = {}
     for each in every:
         groups.setdefault(attrgetter(*names)(each), []).append(each)
